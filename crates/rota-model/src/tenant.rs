@@ -1,0 +1,75 @@
+//! A tenant: one VM or container, its class, and how its cgroup is found.
+
+use crate::{CpuSet, Share};
+
+/// A tenant's number: its place in [`crate::Model::tenants`] in a plan, and its entry in the scheduler's maps in a
+/// running daemon, where it stays the same from one generation of tables to the next.
+pub type TenantId = u32;
+
+/// What one vCPU of a reserved tenant is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Reservation {
+    /// Guaranteed share of one CPU.
+    pub share: Share,
+    /// Longest time in ns that the vCPU may be runnable without running. At least 1.
+    pub latency_ns: u64,
+    /// Never more than `share`, even when CPUs idle.
+    pub capped: bool,
+}
+
+/// How a tenant is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Tier 1: every vCPU has a reservation.
+    Reserved(Reservation),
+    /// No promise; a weight (1 ..= 10,000, 100 by default) of what reservations leave.
+    Shared {
+        /// As cgroup v2's `cpu.weight`.
+        weight: u32,
+    },
+    /// Tier 2: what everyone else leaves.
+    Background,
+}
+
+/// How the tenant's cgroup is found on the host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Match {
+    /// A cgroup v2 path below the root, without the leading slash.
+    Cgroup(String),
+    /// A VM by its monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and name.
+    Vm {
+        /// The monitor.
+        vmm: String,
+        /// The VM's name, as its monitor was told it.
+        name: String,
+    },
+    /// A systemd unit, e.g. `redis.service`.
+    Unit(String),
+    /// A container by its id, or a prefix of it of 12 characters at least.
+    Container(String),
+}
+
+/// One VM or one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Unique on the host.
+    pub name: String,
+    /// How it is served.
+    pub class: Class,
+    /// How many vCPUs (a VM's vCPU threads, or a container's servers), 1 at least.
+    pub vcpus: u32,
+    /// CPUs that it may be planned on; all but the housekeeping CPUs if absent.
+    pub affinity: Option<CpuSet>,
+    /// Where it is found; `None` for a tenant that is only planned for.
+    pub matcher: Option<Match>,
+}
+
+impl Tenant {
+    /// The reservation of each of its vCPUs, if it has one.
+    pub fn reservation(&self) -> Option<Reservation> {
+        match self.class {
+            Class::Reserved(reservation) => Some(reservation),
+            Class::Shared { .. } | Class::Background => None,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What the scheduler has counted, as plain values: read from its maps, shown by `rota status` and the metrics.
+
+use rota_model::TenantId;
+
+/// What kept an owner from its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// A kernel thread that had to run on this CPU.
+    KernelThread,
+    /// A task of a higher scheduling class: real-time, deadline, stop.
+    HigherClass,
+    /// Interrupts.
+    Interrupt,
+    /// Time that the hypervisor below took.
+    Steal,
+    /// The floor of service for whatever may wait long.
+    Floor,
+    /// Rota itself: a late timer, a slow decision.
+    Rota,
+}
+
+impl Cause {
+    /// All, in the order of the scheduler's counters.
+    pub const ALL: [Cause; 6] = [
+        Cause::KernelThread,
+        Cause::HigherClass,
+        Cause::Interrupt,
+        Cause::Steal,
+        Cause::Floor,
+        Cause::Rota,
+    ];
+}
+
+/// One queue: a container tenant (`vcpu` absent), or one vCPU thread of a VM tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueAccount {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Which vCPU of a VM tenant; absent for a container, whose threads share one queue.
+    pub vcpu: Option<u32>,
+    /// CPU time received, in and outside of slots, in ns.
+    pub used_ns: u64,
+    /// The part of it received in its own slots.
+    pub used_in_slots_ns: u64,
+    /// Time in which at least one of its threads was runnable or running.
+    pub wanted_ns: u64,
+    /// The longest blackout seen: runnable, and no service.
+    pub blackout_max_ns: u64,
+    /// Blackouts beyond the bound.
+    pub missed: u64,
+    /// Those, by the cause that took most of the time: indexed as [`Cause::ALL`].
+    pub missed_by_cause: [u64; 6],
+    /// Time lost in its slots while it wanted them, by cause: indexed as [`Cause::ALL`].
+    pub lost_ns: [u64; 6],
+    /// Times that a thread of it was put on a CPU.
+    pub dispatches: u64,
+    /// Times that a thread of it was put on another CPU than before.
+    pub migrations: u64,
+    /// Threads runnable or running now.
+    pub runnable: u32,
+}
+
+/// One CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuAccount {
+    /// Its number.
+    pub cpu: u32,
+    /// The generation of the table that it enacts; 0 before the first.
+    pub generation: u64,
+    /// Rounds in which it saw two generations. Always 0: an invariant.
+    pub mixed: u64,
+    /// Time with nothing to run.
+    pub idle_ns: u64,
+    /// Time given to background tenants.
+    pub background_ns: u64,
+    /// Time given to the second level and to shared tenants.
+    pub second_level_ns: u64,
+    /// Time taken from tenants, by cause: indexed as [`Cause::ALL`].
+    pub lost_ns: [u64; 6],
+}

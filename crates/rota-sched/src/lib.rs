@@ -1,0 +1,8 @@
+//! The scheduler: its BPF source (`src/bpf`), and the loader that talks to its maps.
+//!
+//! **Invariant:** nothing here decides who may run when; that is the table's matter. A table reaches the kernel only as
+//! [`rota_table::Certified`].
+
+mod account;
+
+pub use account::{Cause, CpuAccount, QueueAccount};
