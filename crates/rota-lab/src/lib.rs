@@ -1,1 +1,15 @@
-//! rota-lab
+//! Boots real kernels in QEMU and runs real programs in them.
+//!
+//! Three steps: [`Kernel::fetch`] finds a kernel with sched_ext, [`Image`] gathers what the guest needs into an
+//! initramfs, and [`Vm::run`] boots it, runs the image's command and brings `/results` and the exit status back.
+//! The library prints nothing; whoever calls it hears of long work through a callback.
+
+pub mod folder;
+pub mod image;
+pub mod kernel;
+mod module;
+pub mod vm;
+
+pub use image::Image;
+pub use kernel::Kernel;
+pub use vm::{Clock, Outcome, Vm};

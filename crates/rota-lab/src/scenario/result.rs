@@ -1,0 +1,157 @@
+//! What one run of a scenario under one policy has shown: the JSON that the guest writes and that tables and reports read.
+//! Times are in ns; shares are fractions of one CPU for each vCPU.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Histogram, Policy};
+
+/// One scenario under one policy: `<policy>.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PolicyResult {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What shared the CPUs out.
+    pub policy: Policy,
+    /// The kernel's release, as `uname -r` prints it.
+    pub kernel: String,
+    /// CPUs online.
+    pub cpus: u32,
+    /// What the guest's clock follows.
+    pub clock: Clock,
+    /// Running, but not measured.
+    pub warm_up_ns: u64,
+    /// Measured.
+    pub window_ns: u64,
+    /// What the machine below takes, seen by one real-time probe alone on each CPU before the run.
+    pub control: Vec<Control>,
+    /// CPU time of all CPUs together that anything used in the window, the system included.
+    pub busy_ns: u64,
+    /// The part of it that no tenant used: kernel threads, clients, the daemon, the measuring itself.
+    pub system_ns: u64,
+    /// In the configuration's order.
+    pub tenants: Vec<TenantResult>,
+    /// What `rota status --json` said at the window's end; absent under the kernel's own policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<serde_json::Value>,
+}
+
+/// What the guest's clock follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// The machine's clock: what the emulator or the host takes is seen as gaps.
+    Real,
+    /// Instructions executed: a run repeats byte for byte.
+    Counted,
+}
+
+/// The control of one CPU.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Control {
+    /// Its number.
+    pub cpu: u32,
+    /// What the real-time probe saw there.
+    pub gaps: Gaps,
+}
+
+/// What a tight loop that reads the clock has seen: the intrinsic-latency method of `redis-cli --intrinsic-latency`,
+/// used for the same end in the Tableau thesis, section 6.3.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Gaps {
+    /// How long the loop was looking.
+    pub window_ns: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// The longest time between two readings.
+    pub longest_ns: u64,
+    /// Gaps of 100 us and more: too long for the loop itself.
+    pub count: u64,
+    /// Their sum: time in which the loop did not run.
+    pub lost_ns: u64,
+    /// The same gaps by length.
+    pub histogram: Histogram,
+}
+
+/// One tenant under one policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantResult {
+    /// Its name.
+    pub name: String,
+    /// `reserved`, `shared` or `background`.
+    pub class: String,
+    /// How many vCPUs.
+    pub vcpus: u32,
+    /// The guaranteed share of one CPU for each vCPU, if it has one.
+    pub promised_share: Option<f64>,
+    /// The bound on its scheduling latency, if it has one.
+    pub latency_bound_ns: Option<u64>,
+    /// Whether it may never have more than its share.
+    pub capped: bool,
+    /// CPU time of its cgroup in the window.
+    pub cpu_ns: u64,
+    /// `cpu_ns / (window_ns * vcpus)`.
+    pub received_share: f64,
+    /// Blackouts of its cgroup, seen from outside by the observer.
+    pub blackouts: Blackouts,
+    /// What its quota did to it, under `max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled: Option<Throttled>,
+    /// What its own probe saw from inside, if it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe: Option<Gaps>,
+    /// The answers of its server, if it has a client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
+}
+
+/// The intervals in which at least one thread of a cgroup was runnable and none of them ran.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Blackouts {
+    /// The longest.
+    pub longest_ns: u64,
+    /// How many there were.
+    pub count: u64,
+    /// Those longer than the tenant's bound; 0 for a tenant without one.
+    pub beyond_bound: u64,
+    /// Their sum.
+    pub total_ns: u64,
+    /// Time in which at least one thread was runnable or running.
+    pub wanted_ns: u64,
+    /// By length.
+    pub histogram: Histogram,
+}
+
+/// A quota's work, from cgroup v2's `cpu.stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Throttled {
+    /// Quota periods that had anything to run.
+    pub periods: u64,
+    /// Those in which the quota ran out.
+    pub throttled: u64,
+    /// How long the cgroup was held back, summed over CPUs.
+    pub throttled_ns: u64,
+}
+
+/// An open loop of requests: sent at a fixed rate whether or not earlier ones are answered, each answer's latency
+/// counted from the moment at which its request was *due*.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Requests {
+    /// Requests in a second.
+    pub rate_hz: u32,
+    /// Requests due in the window.
+    pub due: u64,
+    /// Those answered well, in the window or within the second after it.
+    pub answered: u64,
+    /// Those answered with an error.
+    pub errors: u64,
+    /// Half of the answers took no longer.
+    pub p50_ns: u64,
+    /// 99 % of the answers took no longer.
+    pub p99_ns: u64,
+    /// The longest. A request never answered counts as long as it was waited for, here and above.
+    pub longest_ns: u64,
+    /// The longest that the client itself sent too late: what of the latencies is not the server's.
+    pub sent_late_ns: u64,
+    /// All latencies.
+    pub histogram: Histogram,
+}
