@@ -8,7 +8,7 @@ mod share;
 mod tenant;
 mod topology;
 
-pub use cpuset::CpuSet;
+pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
 pub use tenant::{Class, Match, Reservation, Tenant, TenantId};
 pub use topology::{CpuPlace, Host, Topology};
@@ -20,4 +20,21 @@ pub struct Model {
     pub host: Host,
     /// Every tenant, templates expanded. A tenant's place in this list is its [`TenantId`].
     pub tenants: Vec<Tenant>,
+}
+
+impl Model {
+    /// The system's own tenant, if the host keeps no housekeeping CPUs: reserved, uncapped, one vCPU a CPU, pinned to it.
+    /// The system's user tasks are served there, since a small host cannot give whole CPUs away.
+    pub fn system(&self) -> Option<TenantId> {
+        let id = self.tenants.iter().position(|tenant| tenant.name == Tenant::SYSTEM)?;
+        TenantId::try_from(id).ok()
+    }
+}
+
+/// A text from outside in quotes, escaped and short enough for an error message.
+fn quote(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
 }

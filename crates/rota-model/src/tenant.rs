@@ -58,13 +58,27 @@ pub struct Tenant {
     pub class: Class,
     /// How many vCPUs (a VM's vCPU threads, or a container's servers), 1 at least.
     pub vcpus: u32,
-    /// CPUs that it may be planned on; all but the housekeeping CPUs if absent.
+    /// CPUs that it may be planned on, none of them for housekeeping; all but the housekeeping CPUs if absent.
     pub affinity: Option<CpuSet>,
-    /// Where it is found; `None` for a tenant that is only planned for.
+    /// vCPU k may be planned on the k-th CPU of the affinity (ascending) only; there are as many vCPUs as CPUs. So it is
+    /// with the system's own tenant; no other can ask for it.
+    pub pinned: bool,
+    /// Where it is found; `None` for a tenant that is only planned for, and for the system's own, which is every task
+    /// outside of the other tenants' cgroups.
     pub matcher: Option<Match>,
 }
 
 impl Tenant {
+    /// The name of the system's own tenant; no other may have it.
+    pub const SYSTEM: &str = "system";
+
+    /// CPUs that vCPU `index` may be planned on, of those that the host has for tenants ([`crate::Host::tenant_cpus`]).
+    pub fn vcpu_cpus(&self, index: u32, tenant_cpus: &CpuSet) -> CpuSet {
+        let cpus =
+            self.affinity.as_ref().map_or_else(|| tenant_cpus.clone(), |cpus| cpus.intersection(tenant_cpus));
+        if self.pinned { cpus.iter().skip(index as usize).take(1).collect() } else { cpus }
+    }
+
     /// The reservation of each of its vCPUs, if it has one.
     pub fn reservation(&self) -> Option<Reservation> {
         match self.class {

@@ -27,13 +27,14 @@ pub struct Topology {
 impl Topology {
     /// A flat machine: one socket, one node, one cache, no siblings.
     pub fn flat(cpus: &CpuSet) -> Topology {
-        let places = cpus.iter().map(|cpu| CpuPlace { cpu, core: cpu, cache: 0, node: 0, socket: 0 }).collect();
+        let places =
+            cpus.iter().map(|cpu| CpuPlace { cpu, core: cpu, cache: 0, node: 0, socket: 0 }).collect();
         Topology { places }
     }
 
     /// The place of `cpu`, if the machine has it.
     pub fn place(&self, cpu: u32) -> Option<CpuPlace> {
-        self.places.iter().copied().find(|place| place.cpu == cpu)
+        self.places.binary_search_by_key(&cpu, |place| place.cpu).ok().map(|index| self.places[index])
     }
 }
 
@@ -42,7 +43,8 @@ impl Topology {
 pub struct Host {
     /// Its CPUs.
     pub cpus: CpuSet,
-    /// Those kept for the system; reservations are never planned on them.
+    /// Those kept for the system; tenants are never planned on them. If there are none, the system's tasks are a tenant
+    /// of their own: [`crate::Model::system`].
     pub housekeeping: CpuSet,
     /// How near the CPUs are to each other.
     pub topology: Topology,
