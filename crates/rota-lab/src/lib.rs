@@ -4,6 +4,7 @@
 //! initramfs, and [`Vm::run`] boots it, runs the image's command and brings `/results` and the exit status back.
 //! The library prints nothing; whoever calls it hears of long work through a callback.
 
+mod console;
 pub mod folder;
 pub mod image;
 pub mod kernel;

@@ -1,0 +1,248 @@
+//! Runs one virtual machine in QEMU, from boot to power-off.
+
+use crate::console::Console;
+use crate::folder::lab_folder;
+use crate::image::Image;
+use crate::kernel::Kernel;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::{prctl, signal::Signal};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Read};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// How often a running guest's console is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What the guest's time follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The host's clock. CPUs run in parallel; timings are real, but an emulator's.
+    Real,
+    /// One instruction is one nanosecond, CPUs take turns, and equal runs are equal byte for byte.
+    ///
+    /// A CPU computes while its neighbours idle, and N busy CPUs run at 1/N speed each: shares, order and bounds are
+    /// exact, speed-ups are not to be measured.
+    Instructions,
+}
+
+/// A virtual machine to be run.
+#[derive(Clone, Debug)]
+pub struct Vm {
+    /// What it boots.
+    pub kernel: Kernel,
+    /// Number of CPUs, at least 1.
+    pub cpus: u32,
+    /// Memory, MiB. The image is unpacked into it; 1024 fits the usual programs.
+    pub memory_mib: u32,
+    /// What its time follows.
+    pub clock: Clock,
+    /// Whether it can run virtual machines itself (modules `kvm` and `kvm-amd`).
+    pub nested: bool,
+    /// More words for the kernel's command line.
+    pub append: Vec<String>,
+}
+
+/// How a run ended, and what it left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Exit status of the image's command, 0 to 255.
+    pub status: i32,
+    /// The files that it left in `/results`, by path below that folder.
+    pub results: BTreeMap<String, Vec<u8>>,
+    /// All that was written to the console.
+    pub console: String,
+    /// Time from start to power-off.
+    pub wall: Duration,
+}
+
+impl Vm {
+    /// A machine with 1 GiB, real time and no nested virtualisation.
+    pub fn new(kernel: Kernel, cpus: u32) -> Vm {
+        Vm { kernel, cpus, memory_mib: 1024, clock: Clock::Real, nested: false, append: Vec::new() }
+    }
+
+    /// Boots, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
+    ///
+    /// A command that fails is no error here, see [`Outcome::status`]. Errors are a QEMU that cannot be started, a guest
+    /// that dies, and a run longer than `timeout`; they name the console's log, which is kept then.
+    pub fn run(&self, image: &Image, timeout: Duration, on_line: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        let folder = RunFolder::create()?;
+        let mut out = BufWriter::new(File::create(folder.path("image"))?);
+        image.write(&mut out)?;
+        out.into_inner()?;
+        let start = Instant::now();
+        let mut console = Console::new(folder.path("console.log"));
+        let mut guest = Guest(self.start(&folder)?);
+        let exit = loop {
+            let exit = guest.0.try_wait()?;
+            console.follow(on_line)?;
+            match exit {
+                Some(exit) => break exit,
+                None if start.elapsed() > timeout => {
+                    return Err(
+                        console.blame(&format!("the guest was still running after {} s", timeout.as_secs()))
+                    );
+                }
+                None => std::thread::sleep(POLL),
+            }
+        };
+        let wall = start.elapsed();
+        if !exit.success() {
+            let complaint = fs::read_to_string(folder.path("qemu.log")).unwrap_or_default();
+            return Err(console.blame(&format!("{QEMU} failed ({exit}): {}", complaint.trim())));
+        }
+        let Ok((status, results)) = read_results(&folder.path("results.tar")) else {
+            return Err(console.blame("the guest ended before its command did"));
+        };
+        let outcome = Outcome { status, results, console: console.text().to_owned(), wall };
+        folder.remove();
+        Ok(outcome)
+    }
+
+    /// Starts QEMU, which ends with the calling thread at the latest.
+    fn start(&self, folder: &RunFolder) -> Result<Child> {
+        ensure!(self.cpus > 0, "a virtual machine needs at least one CPU");
+        let mut command = Command::new(QEMU);
+        command.args(self.arguments(folder));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(folder.path("qemu.log"))?);
+        // SAFETY: the closure runs between fork and exec and only makes a system call.
+        unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
+        command.spawn().with_context(|| format!("cannot run {QEMU}: run scripts/setup.sh as root"))
+    }
+
+    /// QEMU's command line.
+    fn arguments(&self, folder: &RunFolder) -> Vec<String> {
+        let svm = if self.nested { ",+svm" } else { "" };
+        let file = |name: &str| folder.path(name).display().to_string();
+        let mut words = vec!["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"];
+        words.extend(match self.clock {
+            Clock::Real => vec!["-accel", "tcg,thread=multi"],
+            Clock::Instructions => vec![
+                "-accel",
+                "tcg,thread=single",
+                "-icount",
+                "shift=0,sleep=off",
+                "-seed",
+                "1",
+                "-rtc",
+                "base=2026-01-01T00:00:00,clock=vm",
+            ],
+        });
+        let mut arguments: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        option("-M", "q35".to_owned());
+        option("-cpu", format!("max,-rdrand,-rdseed,-monitor{svm}"));
+        option("-smp", self.cpus.to_string());
+        option("-m", format!("{}M", self.memory_mib));
+        option("-kernel", self.kernel.vmlinux.display().to_string());
+        option("-initrd", file("image"));
+        option("-append", self.command_line());
+        // Files never make QEMU wait for a reader, which instruction-counted time would notice.
+        option("-serial", format!("file:{}", file("console.log")));
+        option("-chardev", format!("file,id=results,path={}", file("results.tar")));
+        option("-device", "virtio-serial-pci,ioeventfd=off".to_owned());
+        option("-device", "virtserialport,chardev=results,nr=1".to_owned());
+        arguments
+    }
+
+    /// The kernel's command line.
+    fn command_line(&self) -> String {
+        let mut words = vec![
+            "console=ttyS0",
+            "quiet",
+            "panic=-1",
+            "nokaslr",
+            "norandmaps",
+            "mitigations=off",
+            "idle=halt",
+        ];
+        if self.clock == Clock::Instructions {
+            // What the kernel would measure is known: it costs several seconds of emulation.
+            words.extend(["tsc_early_khz=1000000", "lpj=4000000", "no_timer_check", "tsc=reliable"]);
+        }
+        words.extend(self.append.iter().map(String::as_str));
+        words.join(" ")
+    }
+}
+
+impl Outcome {
+    /// The outcome if the command succeeded, else an error with the console's last lines.
+    pub fn ok(self) -> Result<Outcome> {
+        if self.status != 0 {
+            bail!(
+                "the guest's command failed with status {}; its last lines:\n{}",
+                self.status,
+                last_lines(&self.console)
+            );
+        }
+        Ok(self)
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    crate::console::last_lines(text)
+}
+
+/// Unpacks the archive the guest sent: the command's status, and the files in `/results`.
+fn read_results(archive: &Path) -> Result<(i32, BTreeMap<String, Vec<u8>>)> {
+    let mut status = None;
+    let mut results = BTreeMap::new();
+    for member in tar::Archive::new(File::open(archive)?).entries()? {
+        let mut member = member?;
+        let path = member.path()?.to_string_lossy().into_owned();
+        let mut content = Vec::new();
+        member.read_to_end(&mut content)?;
+        if path == "lab/status" {
+            status = Some(String::from_utf8(content)?.trim().parse()?);
+        } else if let (Some(name), true) =
+            (path.strip_prefix("results/"), member.header().entry_type().is_file())
+        {
+            results.insert(name.to_owned(), content);
+        }
+    }
+    Ok((status.context("the guest reported no status")?, results))
+}
+
+/// A running QEMU, ended when this is dropped.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where one run's files are. The console's log stays there unless the run succeeds.
+struct RunFolder(PathBuf);
+
+impl RunFolder {
+    fn create() -> Result<RunFolder> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = lab_folder().join("runs").join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(RunFolder(folder))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn remove(self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.path("image"));
+    }
+}
