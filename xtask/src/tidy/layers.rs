@@ -1,0 +1,107 @@
+//! The walls between the crates (docs/ARCHITECTURE.md): what each must not know.
+
+use super::{Source, check, check_each};
+
+/// Crates that are pure: the same input gives the same bytes, so no I/O, no clock, no threads, no environment, no
+/// maps whose order differs from run to run.
+const PURE: &[&str] = &["rota-model", "rota-plan", "rota-table"];
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "Instant::now",
+    "SystemTime::now",
+    "HashMap",
+    "HashSet",
+    "println!",
+];
+
+/// (crate, what it must not depend on). Tests are free: they may hold a planner's table against the certifier.
+const WALLS: &[(&str, &[&str])] = &[
+    ("rota-model", &["rota-plan", "rota-table", "rota-sched", "rota-lab", "rotad"]),
+    ("rota-plan", &["rota-table", "rota-sched", "rota-lab", "rotad"]),
+    ("rota-table", &["rota-plan", "rota-sched", "rota-lab", "rotad"]),
+    ("rota-sched", &["rota-plan", "rota-lab", "rotad"]),
+    ("rotad", &["rota-lab"]),
+];
+
+/// A file's code without its unit tests, which stand at its end.
+fn without_tests(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    source.lines().take_while(|(_, line)| *line != "#[cfg(test)]")
+}
+
+fn impurities(source: &Source) -> Vec<String> {
+    let is_pure = PURE.iter().any(|name| source.path.starts_with(&format!("crates/{name}/src/")));
+    if !is_pure || source.path.ends_with("/tests.rs") {
+        return vec![];
+    }
+    let mut findings = vec![];
+    for (number, line) in without_tests(source).filter(|(_, line)| !line.trim_start().starts_with("//")) {
+        for word in IMPURE.iter().filter(|word| line.contains(**word)) {
+            findings.push(format!("{}:{number}: `{word}` in a crate that is pure", source.path));
+        }
+    }
+    findings
+}
+
+fn breaches(source: &Source) -> Vec<String> {
+    let mut findings = vec![];
+    for (name, forbidden) in
+        WALLS.iter().filter(|(name, _)| source.path == format!("crates/{name}/Cargo.toml"))
+    {
+        let dependencies = source.text.split("[dependencies]").nth(1).unwrap_or_default();
+        let dependencies = dependencies.split("\n[").next().unwrap_or_default();
+        let named = |line: &str| line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned();
+        for dependency in dependencies.lines().map(named).filter(|name| forbidden.contains(&name.as_str())) {
+            findings.push(format!("{}: {name} must not know {dependency}", source.path));
+        }
+    }
+    findings
+}
+
+#[test]
+fn pure_crates_are_pure() {
+    check_each(impurities);
+}
+
+#[test]
+fn crates_know_only_what_they_may() {
+    check_each(breaches);
+}
+
+/// A crate renamed would leave its rules behind, guarding nothing.
+#[test]
+fn every_rule_has_its_crate() {
+    check(|sources| {
+        let names = PURE.iter().chain(WALLS.iter().map(|(name, _)| name));
+        names
+            .map(|name| format!("crates/{name}/Cargo.toml"))
+            .filter(|manifest| !sources.iter().any(|source| source.path == *manifest))
+            .map(|manifest| format!("{manifest}: has rules and does not exist"))
+            .collect()
+    });
+}
+
+#[test]
+fn catches_impurities() {
+    let clock = "use std::time::Instant;\n";
+    assert_eq!(impurities(&Source::new("crates/rota-plan/src/edf.rs", clock)).len(), 1);
+    assert!(impurities(&Source::new("crates/rota-lab/src/vm.rs", clock)).is_empty());
+    let tests_only = format!("// like std::fs\n#[cfg(test)]\nmod tests {{\n    {clock}}}\n");
+    assert!(impurities(&Source::new("crates/rota-plan/src/edf.rs", &tests_only)).is_empty());
+}
+
+#[test]
+fn catches_breaches() {
+    let manifest =
+        |section: &str| format!("[dependencies]\nserde = \"1\"\n{section}rota-plan.workspace = true\n");
+    let path = "crates/rota-table/Cargo.toml";
+    assert_eq!(breaches(&Source::new(path, &manifest(""))).len(), 1);
+    assert!(breaches(&Source::new(path, &manifest("\n[dev-dependencies]\n"))).is_empty());
+    assert!(breaches(&Source::new("crates/rotad/Cargo.toml", &manifest(""))).is_empty());
+}
