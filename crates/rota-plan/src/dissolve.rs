@@ -1,0 +1,247 @@
+//! Slots that are too short to be worth a context switch, removed without a promise broken.
+//!
+//! The thesis (section 5.5.1) gives a short slot to its neighbour, and so may take from a vCPU what it was promised.
+//! Here time only changes hands in closed chains: if A gives x ns to B, then somewhere else in the *same period windows*
+//! B gives x ns to A, or to C who gives them to A, or to whom idle time is on the way. All of it happens at boundaries
+//! between slots that touch, so no slot is added, and every vCPU keeps exactly its time in every one of its windows.
+//! A short slot either vanishes into a neighbour or grows to the minimum at a neighbour's cost. One for which no chain
+//! is found stays.
+
+use crate::Slot;
+use crate::period::Task;
+
+/// The owner of idle time.
+const IDLE: u32 = u32::MAX;
+/// How many boundaries may move for one short slot, after the first.
+const CHAIN_MAX: u32 = 3;
+/// How many slots to either side of a short one are looked at. Further away there is a chain too rarely to be worth the
+/// search.
+const REACH: usize = 24;
+/// One slot's chain may push another below the minimum's reach or free it, so all are tried again; more rounds than
+/// these find next to nothing.
+const ROUNDS_MAX: usize = 3;
+
+/// Slots of `tasks` in [0, `length_ns`), with as few as possible shorter than `min_ns`.
+pub(crate) fn dissolve(tasks: &[Task], length_ns: u64, slots: Vec<Slot>, min_ns: u64) -> Vec<Slot> {
+    if slots.iter().all(|slot| slot.len_ns() >= min_ns) {
+        return slots;
+    }
+    let mut line = Line { tasks, min_ns, pieces: with_idle(&slots, length_ns), reach: 0..0 };
+    for _ in 0..ROUNDS_MAX {
+        if !line.round() {
+            break;
+        }
+    }
+    line.pieces.retain(|piece| piece.vcpu != IDLE);
+    line.pieces
+}
+
+/// The slots and the idle time between them, without a hole.
+fn with_idle(slots: &[Slot], length_ns: u64) -> Vec<Slot> {
+    let mut pieces = Vec::with_capacity(slots.len() * 2 + 1);
+    let mut now = 0;
+    let end = Slot { start_ns: length_ns, end_ns: length_ns, vcpu: IDLE };
+    for &slot in slots.iter().chain([&end]) {
+        if slot.start_ns > now {
+            pieces.push(Slot { start_ns: now, end_ns: slot.start_ns, vcpu: IDLE });
+        }
+        if slot.vcpu != IDLE {
+            pieces.push(slot);
+        }
+        now = slot.end_ns;
+    }
+    pieces
+}
+
+/// Who has time too much or too little, and in which of its period windows; idle time has one window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Account {
+    vcpu: u32,
+    window: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+struct Line<'a> {
+    tasks: &'a [Task],
+    min_ns: u64,
+    /// Cover the CPU's length without a hole; idle time is a piece as well.
+    pieces: Vec<Slot>,
+    /// The pieces that may change now.
+    reach: std::ops::Range<usize>,
+}
+
+impl Line<'_> {
+    /// Tries every short slot once. Whether one was removed.
+    fn round(&mut self) -> bool {
+        let mut removed = false;
+        let mut at = 0;
+        while at < self.pieces.len() {
+            let piece = self.pieces[at];
+            if piece.vcpu != IDLE && piece.len_ns() < self.min_ns && self.settle_piece(at) {
+                removed = true;
+                at = self.tidy(at);
+            } else {
+                at += 1;
+            }
+        }
+        removed
+    }
+
+    /// Makes the short piece `at` vanish or grow.
+    fn settle_piece(&mut self, at: usize) -> bool {
+        self.reach = at.saturating_sub(REACH)..(at + REACH + 1).min(self.pieces.len());
+        let short = self.pieces[at].len_ns();
+        let vanish = |line: &mut Self, side| {
+            let Some(neighbour) = line.neighbour(at, side) else { return false };
+            line.transfer(neighbour, opposite(side), short, |line, loser, winner| {
+                line.close(loser, winner, short, CHAIN_MAX)
+            })
+        };
+        let grow = |line: &mut Self, side| {
+            let missing = line.min_ns - short;
+            line.transfer(at, side, missing, |line, loser, winner| {
+                line.close(loser, winner, missing, CHAIN_MAX)
+            })
+        };
+        vanish(self, Side::Left)
+            || vanish(self, Side::Right)
+            || grow(self, Side::Left)
+            || grow(self, Side::Right)
+    }
+
+    /// Lets piece `at` take `amount` from its neighbour on `side`, if the neighbour can give it, and keeps that if
+    /// `then` (told who lost and who won) agrees.
+    fn transfer(
+        &mut self,
+        at: usize,
+        side: Side,
+        amount: u64,
+        then: impl FnOnce(&mut Self, Account, Account) -> bool,
+    ) -> bool {
+        let Some(other) = self.neighbour(at, side) else { return false };
+        let (winner, loser) = (self.pieces[at], self.pieces[other]);
+        // What has vanished stays vanished, or the slot under repair could come back by its own chain.
+        if winner.len_ns() == 0 || !self.may_lose(&loser, amount) {
+            return false;
+        }
+        let start_ns = if side == Side::Left { loser.end_ns - amount } else { loser.start_ns };
+        let accounts =
+            (self.account(loser.vcpu, start_ns, amount), self.account(winner.vcpu, start_ns, amount));
+        let (Some(loses), Some(wins)) = accounts else { return false };
+        match side {
+            Side::Left => {
+                self.pieces[other].end_ns -= amount;
+                self.pieces[at].start_ns -= amount;
+            }
+            Side::Right => {
+                self.pieces[other].start_ns += amount;
+                self.pieces[at].end_ns += amount;
+            }
+        }
+        if then(self, loses, wins) {
+            return true;
+        }
+        (self.pieces[at], self.pieces[other]) = (winner, loser);
+        false
+    }
+
+    /// Moves `amount` back from who has it too much to who misses it, over at most `moves` boundaries.
+    fn close(&mut self, misses: Account, has: Account, amount: u64, moves: u32) -> bool {
+        if misses == has {
+            return true;
+        }
+        if moves == 0 {
+            return false;
+        }
+        // Idle time is everywhere; the search starts at the other end then.
+        let from_misses = misses.vcpu != IDLE;
+        let (seeker, window) =
+            if from_misses { (misses.vcpu, misses.window) } else { (has.vcpu, has.window) };
+        for at in self.reach.clone() {
+            if self.pieces[at].vcpu != seeker || self.pieces[at].len_ns() == 0 {
+                continue;
+            }
+            for side in [Side::Left, Side::Right] {
+                let done = if from_misses {
+                    self.transfer(at, side, amount, |line, loses, wins| {
+                        wins.window == window && line.close(loses, has, amount, moves - 1)
+                    })
+                } else {
+                    self.neighbour(at, side).is_some_and(|other| {
+                        self.transfer(other, opposite(side), amount, |line, loses, wins| {
+                            loses.window == window && line.close(misses, wins, amount, moves - 1)
+                        })
+                    })
+                };
+                if done {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// The next piece on that side within reach.
+    fn neighbour(&self, at: usize, side: Side) -> Option<usize> {
+        let other = match side {
+            Side::Left => at.checked_sub(1)?,
+            Side::Right => at + 1,
+        };
+        self.reach.contains(&other).then_some(other)
+    }
+
+    /// A slot may vanish, or keep the minimum; one that is short already may only vanish. Idle time may be of any length.
+    fn may_lose(&self, piece: &Slot, amount: u64) -> bool {
+        let left = piece.len_ns().checked_sub(amount);
+        left.is_some_and(|left| left == 0 || left >= self.min_ns || piece.vcpu == IDLE)
+    }
+
+    /// Whose window [start, start + amount) lies in; none if a window of that vCPU ends within.
+    fn account(&self, vcpu: u32, start_ns: u64, amount: u64) -> Option<Account> {
+        if vcpu == IDLE {
+            return Some(Account { vcpu, window: 0 });
+        }
+        let period = self.tasks[vcpu as usize].period;
+        let window = start_ns / period;
+        (start_ns + amount <= (window + 1) * period).then_some(Account { vcpu, window })
+    }
+
+    /// Drops pieces of no length within reach and joins neighbours of one owner; the next piece to look at.
+    fn tidy(&mut self, at: usize) -> usize {
+        let now = self.pieces[at].start_ns;
+        let mut kept = self.reach.start;
+        for from in self.reach.clone() {
+            let piece = self.pieces[from];
+            if piece.len_ns() == 0 {
+                continue;
+            }
+            match kept.checked_sub(1).map(|last| &mut self.pieces[last]) {
+                Some(last) if last.vcpu == piece.vcpu => last.end_ns = piece.end_ns,
+                _ => {
+                    self.pieces[kept] = piece;
+                    kept += 1;
+                }
+            }
+        }
+        self.pieces.drain(kept..self.reach.end);
+        // The piece after the reach cannot be joined to it unnoticed: it keeps its owner, and so does the last within,
+        // unless that one vanished.
+        if kept > 0 && kept < self.pieces.len() && self.pieces[kept - 1].vcpu == self.pieces[kept].vcpu {
+            self.pieces[kept - 1].end_ns = self.pieces[kept].end_ns;
+            self.pieces.remove(kept);
+        }
+        self.pieces.partition_point(|piece| piece.end_ns <= now)
+    }
+}
+
+fn opposite(side: Side) -> Side {
+    match side {
+        Side::Left => Side::Right,
+        Side::Right => Side::Left,
+    }
+}

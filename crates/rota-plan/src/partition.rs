@@ -1,0 +1,177 @@
+//! Every task onto one CPU. Thesis section 5.2.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use crate::period::HYPERPERIOD_NS;
+
+/// Which of the CPUs that have room a task goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// The one with most room: spreads the load.
+    #[default]
+    WorstFit,
+    /// The one with least: frees whole CPUs.
+    BestFit,
+}
+
+/// Which task is placed first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The largest.
+    Size,
+    /// The one that may use fewest CPUs; among equals the largest.
+    Choosiest,
+}
+
+/// What has to be placed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Item<'a> {
+    /// Load of [`HYPERPERIOD_NS`], in ns; exactly that for one that wants a CPU to itself.
+    pub load: u64,
+    /// Places of the CPUs that it may use, ascending; all of them if absent.
+    pub allowed: Option<&'a [usize]>,
+}
+
+impl Item<'_> {
+    fn is_whole(&self) -> bool {
+        self.load == HYPERPERIOD_NS
+    }
+}
+
+/// The item that found no CPU, and the most that was free on one it may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unplaced {
+    pub item: usize,
+    pub free: u64,
+}
+
+/// The CPU (0 .. `cpus`) of every item. Each CPU takes loads up to `capacity` in sum, or one whole item.
+///
+/// Decreasing worst fit or best fit; equal CPUs are taken in ascending order. `n log n` but for items that may not use
+/// every CPU, which look at each that they may.
+pub(crate) fn partition(
+    items: &[Item],
+    cpus: usize,
+    capacity: u64,
+    order: Order,
+    placement: Placement,
+) -> Result<Vec<usize>, Unplaced> {
+    let mut sequence: Vec<usize> = (0..items.len()).collect();
+    sequence.sort_by_key(|&item| {
+        let choice = items[item].allowed.map_or(cpus, <[usize]>::len);
+        (if order == Order::Choosiest { choice } else { 0 }, Reverse(items[item].load))
+    });
+    let mut room = Room::new(cpus, capacity);
+    let mut places = vec![0; items.len()];
+    for item in sequence {
+        match room.find(&items[item], placement) {
+            Some(cpu) => {
+                room.take(cpu, &items[item]);
+                places[item] = cpu;
+            }
+            None => return Err(Unplaced { item, free: room.most_free(&items[item]) }),
+        }
+    }
+    Ok(places)
+}
+
+/// What is free on every CPU.
+struct Room {
+    capacity: u64,
+    free: Vec<u64>,
+    /// The same, ordered: most free last, and the lowest CPU last among equals.
+    ordered: BTreeSet<(u64, Reverse<usize>)>,
+}
+
+impl Room {
+    fn new(cpus: usize, capacity: u64) -> Room {
+        Room {
+            capacity,
+            free: vec![capacity; cpus],
+            ordered: (0..cpus).map(|cpu| (capacity, Reverse(cpu))).collect(),
+        }
+    }
+
+    fn find(&self, item: &Item, placement: Placement) -> Option<usize> {
+        // A whole CPU has no floor, but it has to be empty.
+        let needed = item.load.min(if item.is_whole() { self.capacity } else { u64::MAX });
+        if let Some(allowed) = item.allowed {
+            let fitting = allowed.iter().copied().filter(|&cpu| self.free[cpu] >= needed);
+            return match placement {
+                Placement::WorstFit => fitting.max_by_key(|&cpu| (self.free[cpu], Reverse(cpu))),
+                Placement::BestFit => fitting.min_by_key(|&cpu| (self.free[cpu], cpu)),
+            };
+        }
+        let free = match placement {
+            Placement::WorstFit => {
+                self.ordered.last().map(|&(free, _)| free).filter(|&free| free >= needed)?
+            }
+            Placement::BestFit => self.ordered.range((needed, Reverse(usize::MAX))..).next()?.0,
+        };
+        let lowest = self.ordered.range(..=(free, Reverse(0))).next_back()?;
+        Some(lowest.1.0)
+    }
+
+    fn take(&mut self, cpu: usize, item: &Item) {
+        self.ordered.remove(&(self.free[cpu], Reverse(cpu)));
+        if item.is_whole() {
+            // Out of the game: nothing fits beside it, not even a load of nothing.
+            self.free[cpu] = 0;
+            return;
+        }
+        self.free[cpu] -= item.load;
+        self.ordered.insert((self.free[cpu], Reverse(cpu)));
+    }
+
+    fn most_free(&self, item: &Item) -> u64 {
+        if item.is_whole() {
+            return 0;
+        }
+        let most = match item.allowed {
+            Some(allowed) => allowed.iter().map(|&cpu| self.free[cpu]).max(),
+            None => self.free.iter().copied().max(),
+        };
+        most.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(loads: &[u64], cpus: usize, placement: Placement) -> Result<Vec<usize>, Unplaced> {
+        let items: Vec<Item> = loads.iter().map(|&load| Item { load, allowed: None }).collect();
+        partition(&items, cpus, 100, Order::Size, placement)
+    }
+
+    #[test]
+    fn worst_fit_spreads_and_best_fit_packs() {
+        assert_eq!(place(&[25, 25, 25, 25], 3, Placement::WorstFit), Ok(vec![0, 1, 2, 0]));
+        assert_eq!(place(&[25, 25, 25, 25], 3, Placement::BestFit), Ok(vec![0, 0, 0, 0]));
+        // Larger ones first, whatever their order.
+        assert_eq!(place(&[30, 70, 60, 40], 2, Placement::WorstFit), Ok(vec![0, 0, 1, 1]));
+    }
+
+    #[test]
+    fn a_whole_item_takes_an_empty_cpu_beyond_its_capacity() {
+        assert_eq!(place(&[50, HYPERPERIOD_NS, 50], 2, Placement::WorstFit), Ok(vec![1, 0, 1]));
+        assert_eq!(
+            place(&[HYPERPERIOD_NS, HYPERPERIOD_NS, 1], 2, Placement::BestFit),
+            Err(Unplaced { item: 2, free: 0 })
+        );
+    }
+
+    #[test]
+    fn a_misfit_is_told_what_is_free() {
+        assert_eq!(place(&[60, 60, 60], 2, Placement::WorstFit), Err(Unplaced { item: 2, free: 40 }));
+    }
+
+    #[test]
+    fn the_choosiest_may_go_first() {
+        let items = [Item { load: 60, allowed: None }, Item { load: 50, allowed: Some(&[0]) }];
+        let by = |order| partition(&items, 2, 100, order, Placement::WorstFit);
+        assert_eq!(by(Order::Size), Err(Unplaced { item: 1, free: 40 }));
+        assert_eq!(by(Order::Choosiest), Ok(vec![1, 0]));
+    }
+}

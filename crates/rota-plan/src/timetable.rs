@@ -1,0 +1,95 @@
+//! What the planner returns.
+
+use std::fmt;
+
+use rota_model::{Share, TenantId};
+
+/// Most slices that one CPU's part of a table may have (`ROTA_TABLE_SLICES_MAX` of the table's format): a CPU's length
+/// divided by its shortest slot, rounded up.
+pub const SLICES_MAX: u64 = 65_536;
+
+/// The timetable of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// All CPUs together repeat after this, in ns: the least common multiple of their lengths.
+    pub table_length_ns: u64,
+    /// Every CPU of the host, ascending by number; those without a slot too.
+    pub cpus: Vec<CpuPlan>,
+    /// Every vCPU that has a reservation, by tenant and index.
+    pub vcpus: Vec<PlannedVcpu>,
+    /// Slots that stayed shorter than the host's `slot_min_ns`, because nothing could take their work without a
+    /// promise broken. Each CPU's are counted over its own length.
+    pub short_slots: usize,
+}
+
+/// One CPU's slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuPlan {
+    /// The CPU's number.
+    pub cpu: u32,
+    /// The slots repeat after this, in ns. Divides the table's length; equals it on a CPU without slots.
+    pub length_ns: u64,
+    /// Ascending and disjoint, within [0, `length_ns`). Time in no slot is idle.
+    pub slots: Vec<Slot>,
+}
+
+/// [start, end) on one CPU, owned by one vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slot {
+    /// In ns from the start of the CPU's length.
+    pub start_ns: u64,
+    /// In ns, greater than `start_ns`.
+    pub end_ns: u64,
+    /// The owner: its place in [`Plan::vcpus`].
+    pub vcpu: u32,
+}
+
+impl Slot {
+    /// How long it lasts, in ns.
+    pub fn len_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+}
+
+/// One vCPU: what it was promised and how the table keeps it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedVcpu {
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// Which of the tenant's vCPUs, from 0.
+    pub index: u32,
+    /// Promised share of one CPU.
+    pub share: Share,
+    /// Promised bound of the blackout, in ns.
+    pub latency_ns: u64,
+    /// Never runs outside of its slots.
+    pub capped: bool,
+    /// C, in ns: it owns at least this much of every window [k*T, (k+1)*T).
+    pub budget_ns: u64,
+    /// T, in ns.
+    pub period_ns: u64,
+    /// The CPUs that it has slots on, ascending.
+    pub cpus: Vec<u32>,
+    /// The longest time in ns without a slot of it in this table, across the wrap.
+    pub blackout_ns: u64,
+    /// How it was planned.
+    pub method: Method,
+}
+
+/// How a vCPU's slots were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// It has a whole CPU (share 1).
+    Dedicated,
+    /// All of its slots are on one CPU, which it may share with others.
+    Partitioned,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Method::Dedicated => "dedicated",
+            Method::Partitioned => "partitioned",
+        })
+    }
+}
