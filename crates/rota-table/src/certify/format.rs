@@ -1,0 +1,117 @@
+//! The table's bytes into sections, nothing taken for granted.
+
+use bytemuck::Pod;
+
+use super::violation::Violation;
+use crate::layout::{self, Cpu, Header, Records, Slice, Slot, Vcpu};
+
+/// A table whose sections are where they must be. What is in them is still unchecked, but for reserved fields.
+pub(super) struct Table<'a> {
+    pub length_ns: u32,
+    pub cpus: Records<'a, Cpu>,
+    pub vcpus: Records<'a, Vcpu>,
+    pub slots: Records<'a, Slot>,
+    pub slices: Records<'a, Slice>,
+    pub locals: Records<'a, u32>,
+}
+
+impl<'a> Table<'a> {
+    pub fn read(bytes: &'a [u8]) -> Result<Table<'a>, Violation> {
+        let header = read_header(bytes)?;
+        let most = layout::BYTES_MAX;
+        for (what, count, least, most) in [
+            ("CPUs", header.nr_cpus, 1, layout::CPUS_MAX),
+            ("vCPUs", header.nr_vcpus, 0, layout::VCPUS_MAX),
+            ("slots", header.nr_slots, 0, most / size_of::<Slot>() as u32),
+            ("slices", header.nr_slices, 0, most / size_of::<Slice>() as u32),
+            ("locals", header.nr_locals, 0, most / size_of::<u32>() as u32),
+        ] {
+            if !(least..=most).contains(&count) {
+                return Err(Violation::Count { what, count, least, most });
+            }
+        }
+        let mut sections = Sections { bytes, after: size_of::<Header>() as u64 };
+        let table = Table {
+            length_ns: header.length_ns,
+            cpus: sections.next("CPUs", header.cpus_offset, header.nr_cpus)?,
+            vcpus: sections.next("vCPUs", header.vcpus_offset, header.nr_vcpus)?,
+            slots: sections.next("slots", header.slots_offset, header.nr_slots)?,
+            slices: sections.next("slices", header.slices_offset, header.nr_slices)?,
+            locals: sections.next("locals", header.locals_offset, header.nr_locals)?,
+        };
+        zero("header", [header.reserved])?;
+        zero("CPU", table.cpus.iter().map(|cpu| cpu.reserved))?;
+        zero("vCPU number", table.vcpus.iter().map(|vcpu| vcpu.reserved))?;
+        zero("slot", table.slots.iter().map(|slot| [slot.reserved]))?;
+        Ok(table)
+    }
+}
+
+fn read_header(bytes: &[u8]) -> Result<Header, Violation> {
+    let short = Violation::Short { bytes: bytes.len() };
+    let header: Header = bytemuck::pod_read_unaligned(bytes.get(..size_of::<Header>()).ok_or(short)?);
+    if header.magic != layout::MAGIC {
+        return Err(Violation::Magic { found: header.magic });
+    }
+    if header.version != layout::VERSION {
+        return Err(Violation::Version { found: header.version });
+    }
+    if header.bytes as usize != bytes.len() {
+        return Err(Violation::Size { header: header.bytes, actual: bytes.len() });
+    }
+    if header.bytes > layout::BYTES_MAX {
+        return Err(Violation::TooLong { bytes: bytes.len() });
+    }
+    let computed = checksum(bytes, &header);
+    if header.checksum != computed {
+        return Err(Violation::Checksum { found: header.checksum, computed });
+    }
+    Ok(header)
+}
+
+/// FNV-1a over the header, two fields of it blanked, and all that follows it.
+fn checksum(bytes: &[u8], header: &Header) -> u64 {
+    let blanked = Header { checksum: 0, generation: 0, ..*header };
+    let mut hash: u64 = 14_695_981_039_346_656_037;
+    for byte in bytemuck::bytes_of(&blanked).iter().chain(&bytes[size_of::<Header>()..]) {
+        hash ^= u64::from(*byte);
+        hash = hash.wrapping_mul(1_099_511_628_211);
+    }
+    hash
+}
+
+/// Walks over the sections in the order in which they must lie.
+struct Sections<'a> {
+    bytes: &'a [u8],
+    /// The end of the section before, in bytes from the table's start.
+    after: u64,
+}
+
+impl<'a> Sections<'a> {
+    fn next<T: Pod>(
+        &mut self,
+        what: &'static str,
+        offset: u32,
+        count: u32,
+    ) -> Result<Records<'a, T>, Violation> {
+        if !offset.is_multiple_of(layout::ALIGN) {
+            return Err(Violation::Misaligned { what, offset });
+        }
+        if u64::from(offset) < self.after {
+            return Err(Violation::Overlap { what, offset, after: self.after });
+        }
+        self.after = u64::from(offset) + u64::from(count) * size_of::<T>() as u64;
+        let beyond = Violation::Beyond { what, end: self.after, bytes: self.bytes.len() as u32 };
+        Records::within(self.bytes, offset, count).ok_or(beyond)
+    }
+}
+
+fn zero<const N: usize>(
+    what: &'static str,
+    fields: impl IntoIterator<Item = [u32; N]>,
+) -> Result<(), Violation> {
+    match fields.into_iter().position(|reserved| reserved != [0; N]) {
+        Some(number) => Err(Violation::Reserved { what, number }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,139 @@
+//! What a table can have wrong.
+
+use std::fmt;
+
+use rota_model::{CpuSet, Share, TenantId};
+
+use crate::layout;
+
+/// A vCPU's name, `tenant/index`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VcpuName {
+    /// The tenant's number.
+    pub tenant: TenantId,
+    /// Which of the tenant's vCPUs, from 0.
+    pub index: u32,
+}
+
+impl fmt::Display for VcpuName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "vCPU {}/{}", self.tenant, self.index)
+    }
+}
+
+/// The rule that a table breaks: what, where and by how much. Times are ns from the table's start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages name the fields
+pub enum Violation {
+    // Format.
+    #[error("{bytes} bytes are no table: its header alone takes {}", size_of::<layout::Header>())]
+    Short { bytes: usize },
+    #[error("not a table: it starts with {found:#018x} instead of {:#018x}", layout::MAGIC)]
+    Magic { found: u64 },
+    #[error("the table has version {found}, this program knows version {}", layout::VERSION)]
+    Version { found: u32 },
+    #[error("the header says {header} bytes, but there are {actual}; the table may have been cut off")]
+    Size { header: u32, actual: usize },
+    #[error("the table is {bytes} bytes long, more than {}", layout::BYTES_MAX)]
+    TooLong { bytes: usize },
+    #[error(
+        "the checksum is {found:#018x}, but the bytes give {computed:#018x}; the table was damaged or altered"
+    )]
+    Checksum { found: u64, computed: u64 },
+    #[error("a reserved field of {what} {number} is not 0")]
+    Reserved { what: &'static str, number: usize },
+    #[error("the table has {count} {what}; from {least} to {most} are allowed")]
+    Count { what: &'static str, count: u32, least: u32, most: u32 },
+    #[error("the section of {what} starts at byte {offset}, not a multiple of {}", layout::ALIGN)]
+    Misaligned { what: &'static str, offset: u32 },
+    #[error("the section of {what} starts at byte {offset}, before its predecessor ends at byte {after}")]
+    Overlap { what: &'static str, offset: u32, after: u64 },
+    #[error("the section of {what} ends at byte {end}, beyond the table's {bytes}")]
+    Beyond { what: &'static str, end: u64, bytes: u32 },
+
+    // CPUs.
+    #[error("the table's length of {length_ns} ns does not divide {} ns", layout::HYPERPERIOD_NS)]
+    TableLength { length_ns: u32 },
+    #[error("CPU {cpu}: its length of {length_ns} ns does not divide the table's {table_ns} ns")]
+    CpuLength { cpu: u32, length_ns: u32, table_ns: u32 },
+    #[error(
+        "CPU {cpu} has no slots; then it must have the table's length, 1 ns slices and no slice or local"
+    )]
+    EmptyCpu { cpu: u32 },
+    #[error("CPU {cpu}: its {what} start at place {found}, not at {expected} where its predecessor's end")]
+    Run { cpu: u32, what: &'static str, found: u32, expected: u32 },
+    #[error("CPU {cpu}: its {count} {what} from place {first} on are more than the table's {total}")]
+    RunBeyond { cpu: u32, what: &'static str, first: u32, count: u32, total: u32 },
+    #[error("the CPUs have {claimed} {what} together, but the table has {total}")]
+    RunTotal { what: &'static str, claimed: u32, total: u32 },
+    #[error("CPU {cpu}: the slot [{start_ns}, {end_ns}) ns is empty or ends beyond the CPU's {length_ns} ns")]
+    SlotExtent { cpu: u32, start_ns: u32, end_ns: u32, length_ns: u32 },
+    #[error("CPU {cpu}: the slot at {start_ns} ns starts before its predecessor ends at {after_ns} ns")]
+    SlotOrder { cpu: u32, start_ns: u32, after_ns: u32 },
+    #[error("CPU {cpu}: the slot at {start_ns} ns is of vCPU number {vcpu}, but the table has {total}")]
+    SlotVcpu { cpu: u32, start_ns: u32, vcpu: u32, total: u32 },
+    #[error(
+        "CPU {cpu}: {count} slices of {slice_ns} ns do not make up {length_ns} ns, or are more than {}",
+        layout::SLICES_MAX
+    )]
+    SliceCount { cpu: u32, count: u32, slice_ns: u32, length_ns: u32 },
+    #[error(
+        "CPU {cpu}: the slice at {start_ns} ns names slot {found} with boundary {boundary_ns} ns, but the first \
+        slot that ends after its start is slot {expected}, at {expected_ns} ns"
+    )]
+    SliceEntry { cpu: u32, start_ns: u32, found: u32, boundary_ns: u32, expected: u32, expected_ns: u32 },
+    #[error("CPU {cpu}: the slice at {start_ns} ns meets a third slot at {third_ns} ns")]
+    SliceCrowded { cpu: u32, start_ns: u32, third_ns: u32 },
+    #[error(
+        "CPU {cpu}: its locals are not, ascending, the {owners} vCPUs that own its slots; they differ at {place}"
+    )]
+    Locals { cpu: u32, owners: usize, place: usize },
+
+    // Records.
+    #[error("{vcpu} has unknown flags {flags:#x}")]
+    Flags { vcpu: VcpuName, flags: u32 },
+    #[error("{vcpu} is promised twice")]
+    PromisedTwice { vcpu: VcpuName },
+    #[error("{vcpu} is in the table twice")]
+    RecordedTwice { vcpu: VcpuName },
+    #[error("{vcpu} is in the table, but nothing is promised to it")]
+    NotPromised { vcpu: VcpuName },
+    #[error("{vcpu} is promised a reservation, but is not in the table")]
+    Missing { vcpu: VcpuName },
+    #[error("{vcpu} is promised a share of {promised}, the table says {found_ppb} parts per billion")]
+    Share { vcpu: VcpuName, promised: Share, found_ppb: u32 },
+    #[error("{vcpu} is promised a latency of {promised_ns} ns, the table says {found_ns} ns")]
+    Latency { vcpu: VcpuName, promised_ns: u64, found_ns: u64 },
+    #[error("{vcpu}: capped is {promised} in its promise and {found} in the table")]
+    Capped { vcpu: VcpuName, promised: bool, found: bool },
+    #[error("{vcpu}: its period of {period_ns} ns does not divide the table's {table_ns} ns")]
+    Period { vcpu: VcpuName, period_ns: u32, table_ns: u32 },
+    #[error("{vcpu}: its budget of {budget_ns} ns a period is less than its share, {least_ns} ns")]
+    Budget { vcpu: VcpuName, budget_ns: u32, least_ns: u64 },
+
+    // Promises.
+    #[error("{vcpu} has no slot")]
+    NoSlot { vcpu: VcpuName },
+    #[error("{vcpu} has a slot on CPU {cpu} at {start_ns} ns, but may run on CPUs {allowed} only")]
+    Affinity { vcpu: VcpuName, cpu: u32, start_ns: u32, allowed: CpuSet },
+    #[error("{vcpu}: its home is CPU {found} in the table, but its first slot is on CPU {expected}")]
+    HomeCpu { vcpu: VcpuName, found: u32, expected: u32 },
+    #[error("{vcpu} has slots on {expected} CPUs, the table says {found}")]
+    CpuCount { vcpu: VcpuName, found: u32, expected: u32 },
+    #[error(
+        "{vcpu}: {steps} slots and windows before it repeats are too many to look at, {left} are left for it; \
+        give its CPUs the same length, a multiple of its period"
+    )]
+    Unwieldy { vcpu: VcpuName, steps: u64, left: u64 },
+    #[error("{vcpu} is on CPUs {first} and {second} at once, from {from_ns} to {until_ns} ns")]
+    TwoCpus { vcpu: VcpuName, first: u32, second: u32, from_ns: u64, until_ns: u64 },
+    #[error("{vcpu} has {got_ns} ns in [{from_ns}, {until_ns}) ns, {} ns short of its budget of {budget_ns} ns",
+        u64::from(*budget_ns).saturating_sub(*got_ns))]
+    Window { vcpu: VcpuName, from_ns: u64, until_ns: u64, got_ns: u64, budget_ns: u32 },
+    #[error("{vcpu} has no slot for {} ns from {from_ns} ns on, {} ns longer than its latency of {latency_ns} ns",
+        until_ns - from_ns, until_ns - from_ns - latency_ns)]
+    Blackout { vcpu: VcpuName, from_ns: u64, until_ns: u64, latency_ns: u64 },
+    #[error("{vcpu} is capped, but has {got_ns} ns in the whole table, {} ns more than its share of {most_ns} ns",
+        got_ns - most_ns)]
+    Cap { vcpu: VcpuName, got_ns: u64, most_ns: u64 },
+}

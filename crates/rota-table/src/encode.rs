@@ -1,0 +1,331 @@
+//! Plain data in, a table's bytes out.
+
+use rota_model::{Reservation, TenantId};
+
+use crate::layout::{self, Cpu, Header, Slice, Slot, Vcpu};
+
+/// A timetable as plain data: what [`encode`] writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableSource {
+    /// The table's length in ns: a multiple of every CPU's, a divisor of [`layout::HYPERPERIOD_NS`].
+    pub length_ns: u32,
+    /// The CPUs, in any order. One that is left out has no slots; the host's highest must be here.
+    pub cpus: Vec<CpuSource>,
+    /// The vCPUs, each with a slot at least.
+    pub vcpus: Vec<VcpuSource>,
+}
+
+/// One CPU's slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuSource {
+    /// Its number, below [`layout::CPUS_MAX`].
+    pub cpu: u32,
+    /// Its slots repeat after this many ns. Not looked at if it has none.
+    pub length_ns: u32,
+    /// Ascending and disjoint; idle time is left out.
+    pub slots: Vec<SlotSource>,
+}
+
+/// One slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotSource {
+    /// First ns of the slot.
+    pub start_ns: u32,
+    /// First ns after it, at most the CPU's length.
+    pub end_ns: u32,
+    /// The owner's place in [`TableSource::vcpus`].
+    pub vcpu: u32,
+}
+
+/// One vCPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VcpuSource {
+    /// The tenant's number.
+    pub tenant: TenantId,
+    /// Which of the tenant's vCPUs, from 0.
+    pub index: u32,
+    /// What it is promised.
+    pub reservation: Reservation,
+    /// C of the periodic task that stands for the reservation, in ns.
+    pub budget_ns: u32,
+    /// T of it, in ns.
+    pub period_ns: u32,
+}
+
+/// Why a source cannot be written as a table. Whether a table keeps its promises is the certifier's question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages name the fields
+pub enum EncodeError {
+    /// A number no CPU may have.
+    #[error("CPU {0} is beyond the limit of {limit}", limit = layout::CPUS_MAX - 1)]
+    CpuTooHigh(u32),
+    /// One CPU, two lists of slots.
+    #[error("CPU {0} is there twice")]
+    CpuTwice(u32),
+    /// An empty slot, one that starts before its predecessor ends, or one that ends beyond the CPU's length.
+    #[error(
+        "CPU {cpu}: the slot [{start_ns}, {end_ns}) ns is empty, or not between its predecessor's end at {after_ns} \
+         ns and the CPU's length of {length_ns} ns"
+    )]
+    Slot { cpu: u32, start_ns: u32, end_ns: u32, after_ns: u32, length_ns: u32 },
+    /// A slot of a vCPU that is not in the source.
+    #[error("CPU {cpu}: the slot at {start_ns} ns is of vCPU number {vcpu}, but there are {count}")]
+    UnknownVcpu { cpu: u32, start_ns: u32, vcpu: u32, count: usize },
+    /// A vCPU that never runs.
+    #[error("vCPU {tenant}/{index} has no slot")]
+    NoSlot { tenant: TenantId, index: u32 },
+    /// Slots too short for the slice index.
+    #[error(
+        "CPU {cpu}: its slots are so short that it needs {slices} slices, more than {max}; plan with a larger \
+         shortest slot",
+        max = layout::SLICES_MAX
+    )]
+    Slices { cpu: u32, slices: u32 },
+    /// More of something than the format has room for.
+    #[error("the table would have {count} {what}, more than {max}")]
+    TooMany { what: &'static str, count: usize, max: u32 },
+}
+
+/// Writes a table, generation 0.
+///
+/// # Errors
+///
+/// The source is malformed or larger than the format allows; see [`EncodeError`].
+pub fn encode(source: &TableSource) -> Result<Vec<u8>, EncodeError> {
+    let mut tables = Sections::new(source)?;
+    let mut cpus: Vec<&CpuSource> = source.cpus.iter().collect();
+    cpus.sort_unstable_by_key(|cpu| cpu.cpu);
+    for cpu in cpus {
+        if cpu.cpu >= layout::CPUS_MAX {
+            return Err(EncodeError::CpuTooHigh(cpu.cpu));
+        }
+        if (cpu.cpu as usize) < tables.cpus.len() {
+            return Err(EncodeError::CpuTwice(cpu.cpu));
+        }
+        while tables.cpus.len() < cpu.cpu as usize {
+            tables.push_empty_cpu(source.length_ns);
+        }
+        if cpu.slots.is_empty() {
+            tables.push_empty_cpu(source.length_ns);
+        } else {
+            tables.push_cpu(cpu)?;
+        }
+    }
+    if let Some(idle) = tables.vcpus.iter().find(|vcpu| vcpu.nr_cpus == 0) {
+        return Err(EncodeError::NoSlot { tenant: idle.tenant, index: idle.index });
+    }
+    tables.into_bytes(source.length_ns)
+}
+
+/// The table's sections as they grow, CPU by CPU.
+struct Sections {
+    cpus: Vec<Cpu>,
+    vcpus: Vec<Vcpu>,
+    slots: Vec<Slot>,
+    slices: Vec<Slice>,
+    locals: Vec<u32>,
+    /// Per vCPU, the start of its earliest slot so far.
+    first_start: Vec<u32>,
+}
+
+impl Sections {
+    fn new(source: &TableSource) -> Result<Sections, EncodeError> {
+        let count = source.vcpus.len();
+        if count > layout::VCPUS_MAX as usize {
+            return Err(EncodeError::TooMany { what: "vCPUs", count, max: layout::VCPUS_MAX });
+        }
+        let vcpus = source.vcpus.iter().map(|vcpu| Vcpu {
+            tenant: vcpu.tenant,
+            index: vcpu.index,
+            flags: if vcpu.reservation.capped { layout::VCPU_CAPPED } else { 0 },
+            share_ppb: vcpu.reservation.share.ppb(),
+            latency_ns: vcpu.reservation.latency_ns,
+            budget_ns: vcpu.budget_ns,
+            period_ns: vcpu.period_ns,
+            home_cpu: 0,
+            nr_cpus: 0,
+            reserved: [0; 6],
+        });
+        Ok(Sections {
+            cpus: Vec::with_capacity(source.cpus.len()),
+            vcpus: vcpus.collect(),
+            slots: Vec::with_capacity(source.cpus.iter().map(|cpu| cpu.slots.len()).sum()),
+            slices: Vec::new(),
+            locals: Vec::with_capacity(count),
+            first_start: vec![u32::MAX; count],
+        })
+    }
+
+    fn push_empty_cpu(&mut self, table_length_ns: u32) {
+        self.cpus.push(Cpu {
+            length_ns: table_length_ns,
+            slice_ns: 1,
+            first_slot: self.slots.len() as u32,
+            nr_slots: 0,
+            first_slice: self.slices.len() as u32,
+            nr_slices: 0,
+            first_local: self.locals.len() as u32,
+            nr_locals: 0,
+            reserved: [0; 8],
+        });
+    }
+
+    fn push_cpu(&mut self, source: &CpuSource) -> Result<(), EncodeError> {
+        check_slots(source, self.vcpus.len())?;
+        let slice_ns = slice_length(&source.slots, source.length_ns);
+        let nr_slices = source.length_ns.div_ceil(slice_ns);
+        if nr_slices > layout::SLICES_MAX {
+            return Err(EncodeError::Slices { cpu: source.cpu, slices: nr_slices });
+        }
+        let (first_slot, first_slice) = (self.slots.len() as u32, self.slices.len() as u32);
+        let first_local = self.locals.len();
+        self.push_locals(source);
+        self.slots.extend(source.slots.iter().map(|slot| Slot {
+            start_ns: slot.start_ns,
+            end_ns: slot.end_ns,
+            vcpu: slot.vcpu,
+            reserved: 0,
+        }));
+        self.slices.extend(slice_index(source, first_slot, slice_ns, nr_slices));
+        self.cpus.push(Cpu {
+            length_ns: source.length_ns,
+            slice_ns,
+            first_slot,
+            nr_slots: source.slots.len() as u32,
+            first_slice,
+            nr_slices,
+            first_local: first_local as u32,
+            nr_locals: (self.locals.len() - first_local) as u32,
+            reserved: [0; 8],
+        });
+        Ok(())
+    }
+
+    /// Notes which vCPUs own slots on a CPU. CPUs come in ascending order, so that on equal starts the lowest is home.
+    fn push_locals(&mut self, source: &CpuSource) {
+        let mut locals: Vec<u32> = source.slots.iter().map(|slot| slot.vcpu).collect();
+        locals.sort_unstable();
+        locals.dedup();
+        for &vcpu in &locals {
+            self.vcpus[vcpu as usize].nr_cpus += 1;
+        }
+        self.locals.extend(locals);
+        for slot in &source.slots {
+            let vcpu = slot.vcpu as usize;
+            if slot.start_ns < self.first_start[vcpu] {
+                self.first_start[vcpu] = slot.start_ns;
+                self.vcpus[vcpu].home_cpu = source.cpu;
+            }
+        }
+    }
+
+    /// Lays the sections out and signs the result.
+    fn into_bytes(self, length_ns: u32) -> Result<Vec<u8>, EncodeError> {
+        let sections: [&[u8]; 5] = [
+            bytemuck::cast_slice(&self.cpus),
+            bytemuck::cast_slice(&self.vcpus),
+            bytemuck::cast_slice(&self.slots),
+            bytemuck::cast_slice(&self.slices),
+            bytemuck::cast_slice(&self.locals),
+        ];
+        let mut offsets = [0; 5];
+        let mut size = size_of::<Header>();
+        for (offset, section) in offsets.iter_mut().zip(sections) {
+            *offset = size.next_multiple_of(layout::ALIGN as usize);
+            size = *offset + section.len();
+        }
+        if size > layout::BYTES_MAX as usize {
+            return Err(EncodeError::TooMany { what: "bytes", count: size, max: layout::BYTES_MAX });
+        }
+        let [cpus_offset, vcpus_offset, slots_offset, slices_offset, locals_offset] =
+            offsets.map(|at| at as u32);
+        let mut header = Header {
+            magic: layout::MAGIC,
+            version: layout::VERSION,
+            bytes: size as u32,
+            checksum: 0,
+            generation: 0,
+            length_ns,
+            nr_cpus: self.cpus.len() as u32,
+            nr_vcpus: self.vcpus.len() as u32,
+            nr_slots: self.slots.len() as u32,
+            nr_slices: self.slices.len() as u32,
+            nr_locals: self.locals.len() as u32,
+            cpus_offset,
+            vcpus_offset,
+            slots_offset,
+            slices_offset,
+            locals_offset,
+            reserved: [0; 13],
+        };
+        let mut bytes = vec![0; size];
+        bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
+        for (offset, section) in offsets.into_iter().zip(sections) {
+            bytes[offset..offset + section.len()].copy_from_slice(section);
+        }
+        // The checksum and generation fields are still 0, which is how the checksum takes them.
+        header.checksum = fnv1a(&bytes);
+        bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
+        Ok(bytes)
+    }
+}
+
+fn check_slots(source: &CpuSource, vcpus: usize) -> Result<(), EncodeError> {
+    let mut after_ns = 0;
+    for slot in &source.slots {
+        let SlotSource { start_ns, end_ns, vcpu } = *slot;
+        if start_ns < after_ns || start_ns >= end_ns || end_ns > source.length_ns {
+            let length_ns = source.length_ns;
+            return Err(EncodeError::Slot { cpu: source.cpu, start_ns, end_ns, after_ns, length_ns });
+        }
+        if vcpu as usize >= vcpus {
+            return Err(EncodeError::UnknownVcpu { cpu: source.cpu, start_ns, vcpu, count: vcpus });
+        }
+        after_ns = end_ns;
+    }
+    Ok(())
+}
+
+/// A slice length for which no slice meets more than two slots.
+///
+/// Three neighbours meet one slice if the last ns of the first and the first ns of the third do. As long as a slice is
+/// no longer than what lies between these two, that cannot be, which the thesis' shortest slot also grants (section
+/// 4.2.1). A longer slice may do as well where the slots happen to lie right, and makes a smaller index: the counts of
+/// slices from the fewest conceivable on are tried, but only a few, so that encoding stays linear in the slots.
+fn slice_length(slots: &[SlotSource], length_ns: u32) -> u32 {
+    const TRIES: u32 = 64;
+    let outer =
+        || slots.iter().zip(slots.iter().skip(2)).map(|(first, third)| (first.end_ns - 1, third.start_ns));
+    let safe_ns = outer().map(|(last, next)| next - last).min().unwrap_or(length_ns);
+    let fewest = (slots.len() as u32).div_ceil(2).max(1);
+    (fewest..length_ns.div_ceil(safe_ns))
+        .take(TRIES as usize)
+        .map(|slices| length_ns.div_ceil(slices))
+        .find(|slice_ns| outer().all(|(last, next)| last / slice_ns != next / slice_ns))
+        .unwrap_or(safe_ns)
+}
+
+/// For each slice, the first slot that ends after the slice begins.
+fn slice_index(
+    source: &CpuSource,
+    first_slot: u32,
+    slice_ns: u32,
+    nr_slices: u32,
+) -> impl Iterator<Item = Slice> + '_ {
+    let mut place = 0;
+    (0..nr_slices).map(move |slice| {
+        let start_ns = slice * slice_ns;
+        while source.slots.get(place).is_some_and(|slot| slot.end_ns <= start_ns) {
+            place += 1;
+        }
+        let boundary_ns = source.slots.get(place).map_or(source.length_ns, |slot| slot.end_ns);
+        Slice { slot: first_slot + place as u32, boundary_ns }
+    })
+}
+
+/// The checksum of the format. The certifier has its own, on purpose.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
