@@ -1,0 +1,149 @@
+//! What the results show, in a few words, computed from them and from nothing else.
+
+use rota_lab::scenario::Policy;
+use rota_lab::scenario::result::{PolicyResult, TenantResult};
+
+use super::format;
+
+/// A tenant that was running or runnable for this part of the window wanted all that it could get. The rest is what
+/// its start and its own system calls take.
+const HUNGRY: f64 = 0.99;
+
+/// How one policy treated the tenants that have a promise.
+pub struct Summary<'a> {
+    /// Which policy.
+    pub policy: Policy,
+    /// Tenants with a reservation.
+    pub reserved: usize,
+    /// The tenant that waited longest measured by its own bound, its longest blackout and that bound, in ns.
+    pub worst: Option<(&'a str, u64, u64)>,
+    /// Tenants with a blackout longer than their bound.
+    pub late: Vec<&'a str>,
+    /// Tenants that wanted all they could get and got less than their share.
+    pub short: Vec<&'a str>,
+    /// The longest that the machine itself took away from the control's probe, in ns.
+    pub control_ns: u64,
+}
+
+/// Whether a policy kept what the reservations promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No blackout beyond its bound, no share missed.
+    Kept,
+    /// Blackouts beyond their bound, none by more than the machine itself takes in the control run.
+    KeptButForTheMachine,
+    /// Beyond that.
+    Broken,
+    /// There was no reservation to keep.
+    NothingPromised,
+}
+
+impl<'a> Summary<'a> {
+    /// What a result comes to.
+    pub fn of(result: &'a PolicyResult) -> Summary<'a> {
+        let reserved: Vec<&TenantResult> =
+            result.tenants.iter().filter(|tenant| tenant.latency_bound_ns.is_some()).collect();
+        let bounds = reserved.iter().filter_map(|tenant| {
+            Some((tenant.name.as_str(), tenant.blackouts.longest_ns, tenant.latency_bound_ns?))
+        });
+        let names = |which: &dyn Fn(&TenantResult) -> bool| {
+            reserved.iter().filter(|tenant| which(tenant)).map(|tenant| tenant.name.as_str()).collect()
+        };
+        Summary {
+            policy: result.policy,
+            reserved: reserved.len(),
+            worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
+            late: names(&|tenant| Some(tenant.blackouts.longest_ns) > tenant.latency_bound_ns),
+            short: names(&|tenant| is_short(tenant, result.window_ns)),
+            control_ns: result.control.iter().map(|control| control.gaps.longest_ns).max().unwrap_or(0),
+        }
+    }
+
+    /// Whether the policy kept the promises.
+    pub fn verdict(&self) -> Verdict {
+        let Some((_, longest_ns, bound_ns)) = self.worst else {
+            return Verdict::NothingPromised;
+        };
+        match (self.short.is_empty(), self.late.is_empty()) {
+            (true, true) => Verdict::Kept,
+            (true, false) if longest_ns <= bound_ns.saturating_add(self.control_ns) => {
+                Verdict::KeptButForTheMachine
+            }
+            _ => Verdict::Broken,
+        }
+    }
+
+    /// The longest blackout as a multiple of its bound.
+    pub fn times_bound(&self) -> Option<f64> {
+        self.worst.map(|(_, longest_ns, bound_ns)| times_bound(longest_ns, bound_ns))
+    }
+}
+
+fn times_bound(longest_ns: u64, bound_ns: u64) -> f64 {
+    longest_ns as f64 / bound_ns.max(1) as f64
+}
+
+/// Whether a tenant wanted its share and missed it. A window may begin and end in the tenant's longest wait, so what is
+/// due to it in a window W is U (W - L): the periodic resource's supply bound (Shin and Lee 2003) in our words.
+fn is_short(tenant: &TenantResult, window_ns: u64) -> bool {
+    let (Some(share), Some(bound_ns)) = (tenant.promised_share, tenant.latency_bound_ns) else {
+        return false;
+    };
+    let wanted = tenant.blackouts.wanted_ns as f64 >= HUNGRY * window_ns as f64;
+    let due = share * (1.0 - bound_ns as f64 / window_ns.max(1) as f64);
+    wanted && tenant.received_share < due
+}
+
+/// A policy's name for people.
+pub fn label(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Weight => "cpu.weight",
+        Policy::Max => "cpu.max",
+        Policy::Rota => "Rota",
+    }
+}
+
+/// The main finding, in one sentence.
+pub fn headline(summaries: &[Summary]) -> String {
+    let Some(rota) = summaries.iter().find(|summary| summary.policy == Policy::Rota) else {
+        return "These runs show the kernel's own scheduler only".to_owned();
+    };
+    let Some((tenant, longest_ns, bound_ns)) = rota.worst else {
+        return "No tenant of this scenario has a reservation".to_owned();
+    };
+    let (longest, bound) = (format::time(longest_ns), format::round_time(bound_ns));
+    match rota.verdict() {
+        Verdict::Kept => {
+            format!("Rota kept every promise: the longest wait was {longest}, the bound is {bound}")
+        }
+        Verdict::KeptButForTheMachine => format!(
+            "Under Rota the longest wait was {longest}, against a bound of {bound} and {} taken by the machine itself",
+            format::time(rota.control_ns)
+        ),
+        Verdict::Broken if rota.late.is_empty() => {
+            format!("Under Rota {} of {} tenants missed their share", rota.short.len(), rota.reserved)
+        }
+        Verdict::Broken => format!(
+            "Under Rota {} of {} tenants waited beyond their bound: {tenant} {longest} instead of {bound}",
+            rota.late.len(),
+            rota.reserved
+        ),
+        Verdict::NothingPromised => String::new(),
+    }
+}
+
+/// What the other policies did meanwhile, in one sentence; empty without them.
+pub fn comparison(summaries: &[Summary]) -> String {
+    let others = summaries.iter().filter(|summary| summary.policy != Policy::Rota);
+    let parts: Vec<String> = others
+        .filter_map(|summary| {
+            let (_, longest_ns, _) = summary.worst?;
+            let times = summary.times_bound().filter(|times| *times > 1.0);
+            let beside = times.map_or("within the bound".to_owned(), |times| {
+                format!("{} times the bound", format::ratio(times))
+            });
+            Some(format!("{} ({beside}) with {}", format::time(longest_ns), label(summary.policy)))
+        })
+        .collect();
+    if parts.is_empty() { String::new() } else { format!("The longest wait was {}.", parts.join(" and ")) }
+}

@@ -1,0 +1,362 @@
+//! The page: headline, conditions, charts, table.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use rota_lab::scenario::Policy;
+use rota_lab::scenario::result::{Clock, PolicyResult, TenantResult};
+
+use super::chart::{self, Mark, Part, Row, Rows, Scale};
+use super::finding::{self, Summary, Verdict, label};
+use super::format;
+
+/// The report of one scenario: its results under each policy that it was run with, in the order in which they are to
+/// be shown. `timetable` is the timetable's picture, an SVG element, which is trusted: it must be our own drawing.
+pub fn render(results: &[PolicyResult], timetable: Option<&str>) -> String {
+    let summaries: Vec<Summary> = results.iter().map(Summary::of).collect();
+    let headline = finding::headline(&summaries);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Rota: " (headline) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                main {
+                    header {
+                        p.name { "Rota" @if let Some(first) = results.first() { span { (first.scenario) } } }
+                        h1 { (headline) "." }
+                        p.lead { (finding::comparison(&summaries)) }
+                    }
+                    (verdicts(&summaries))
+                    (conditions(results))
+                    (blackouts(results))
+                    (shares(results))
+                    (requests(results))
+                    (cpu_time(results))
+                    @if let Some(svg) = timetable { (timetable_section(svg)) }
+                    (tables(results))
+                    (reading())
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn verdicts(summaries: &[Summary]) -> Markup {
+    let words = |verdict: Verdict| match verdict {
+        Verdict::Kept => "all promises kept",
+        Verdict::KeptButForTheMachine => "kept, but for what the machine took",
+        Verdict::Broken => "promises broken",
+        Verdict::NothingPromised => "nothing promised",
+    };
+    html! {
+        section.tiles aria-label="Longest blackout under each policy" {
+            @for summary in summaries {
+                div class=(format!("tile {}", chart::class(summary.policy))) {
+                    h2 { (label(summary.policy)) }
+                    @if let Some((tenant, longest_ns, bound_ns)) = summary.worst {
+                        p.figure { (format::time(longest_ns)) }
+                        p { "longest blackout, " (tenant) }
+                        p { @if let Some(times) = summary.times_bound() {
+                            (format::ratio(times)) " \u{d7} the bound of " (format::round_time(bound_ns)) } }
+                        p { (summary.reserved - summary.late.len()) " of " (summary.reserved) " tenants within theirs" }
+                    }
+                    p.verdict { (words(summary.verdict())) }
+                }
+            }
+        }
+    }
+}
+
+fn conditions(results: &[PolicyResult]) -> Markup {
+    let Some(first) = results.first() else {
+        return html! { p { "There are no results." } };
+    };
+    let control =
+        results.iter().flat_map(|result| &result.control).map(|control| control.gaps.longest_ns).max();
+    html! {
+        dl.conditions {
+            div { dt { "Kernel" } dd { (first.kernel) } }
+            div { dt { "CPUs" } dd { (first.cpus) } }
+            div { dt { "Clock" } dd { @match first.clock {
+                Clock::Real => "real time",
+                Clock::Counted => "instructions counted",
+            } } }
+            div { dt { "Measured" } dd { (format::round_time(first.window_ns)) " each" } }
+            div { dt { "After" } dd { (format::round_time(first.warm_up_ns)) " of warm-up" } }
+            div { dt { "Control" } dd { @match control {
+                Some(longest_ns) => { (format::time(longest_ns)) " taken by the machine" },
+                None => "not measured",
+            } } }
+        }
+    }
+}
+
+/// One tenant under each policy that has it.
+type Cells<'a> = Vec<(Policy, &'a TenantResult)>;
+
+/// Tenants' names in the order of the results, with each policy's result for them.
+fn by_tenant(results: &[PolicyResult], wanted: impl Fn(&TenantResult) -> bool) -> Vec<(&str, Cells<'_>)> {
+    let mut rows: Vec<(&str, Cells)> = vec![];
+    for result in results {
+        for tenant in result.tenants.iter().filter(|tenant| wanted(tenant)) {
+            let cell = (result.policy, tenant);
+            match rows.iter_mut().find(|(name, _)| *name == tenant.name) {
+                Some((_, cells)) => cells.push(cell),
+                None => rows.push((&tenant.name, vec![cell])),
+            }
+        }
+    }
+    rows
+}
+
+fn is_reserved(tenant: &TenantResult) -> bool {
+    tenant.latency_bound_ns.is_some()
+}
+
+/// Rows with one mark a policy and the tenant's promise.
+fn tenant_rows(
+    results: &[PolicyResult],
+    value: impl Fn(&TenantResult) -> f64,
+    promise: impl Fn(&TenantResult) -> Option<f64>,
+    text: impl Fn(f64) -> String,
+) -> Vec<Row> {
+    let mark = |(policy, tenant): &(Policy, &TenantResult)| {
+        let value = value(tenant);
+        Mark { policy: *policy, value, stretch: None, title: format!("{} {}", label(*policy), text(value)) }
+    };
+    by_tenant(results, is_reserved)
+        .into_iter()
+        .map(|(name, cells)| Row {
+            label: name.to_owned(),
+            marks: cells.iter().map(mark).collect(),
+            promise: cells.iter().find_map(|(_, tenant)| promise(tenant)),
+        })
+        .collect()
+}
+
+/// Every value that a chart has to show.
+fn values(rows: &[Row]) -> impl Iterator<Item = f64> {
+    rows.iter().flat_map(|row| {
+        row.marks.iter().flat_map(|mark| [Some(mark.value), mark.stretch]).flatten().chain(row.promise)
+    })
+}
+
+fn time_tick(ns: f64) -> String {
+    format::round_time(ns.round() as u64)
+}
+
+fn blackouts(results: &[PolicyResult]) -> Markup {
+    let rows = tenant_rows(
+        results,
+        |tenant| tenant.blackouts.longest_ns as f64,
+        |tenant| tenant.latency_bound_ns.map(|ns| ns as f64),
+        |ns| format::time(ns as u64),
+    );
+    let scale = Scale::log(values(&rows));
+    let rows =
+        Rows { scale, rows, tick: &time_tick, promise: "promised bound", beyond_is_bad: true, lanes: false };
+    section(
+        "Longest blackout",
+        "The longest time for which a tenant had something to run and was given no CPU. \
+         Equal distances are equal factors; the tinted side lies beyond the promise.",
+        &rows,
+    )
+}
+
+fn shares(results: &[PolicyResult]) -> Markup {
+    let rows = tenant_rows(results, |t| t.received_share, |t| t.promised_share, format::share);
+    let scale = Scale::linear(values(&rows));
+    let tick = |share: f64| format!("{:.3}", share).trim_end_matches('0').trim_end_matches('.').to_owned();
+    let rows =
+        Rows { scale, rows, tick: &tick, promise: "promised share", beyond_is_bad: false, lanes: false };
+    section(
+        "Share received",
+        "CPU time received, as a fraction of one CPU for each vCPU. A tenant that does not always want to run may well \
+         take less than it was promised.",
+        &rows,
+    )
+}
+
+fn requests(results: &[PolicyResult]) -> Markup {
+    let mark = |(policy, tenant): &(Policy, &TenantResult)| {
+        let requests = tenant.requests.as_ref().filter(|requests| requests.answered > 0)?;
+        Some(Mark {
+            policy: *policy,
+            value: requests.p50_ns as f64,
+            stretch: Some(requests.p99_ns as f64),
+            title: format!(
+                "{} p50 {}, p99 {}",
+                label(*policy),
+                format::time(requests.p50_ns),
+                format::time(requests.p99_ns)
+            ),
+        })
+    };
+    let rows: Vec<Row> = by_tenant(results, |tenant| tenant.requests.is_some())
+        .into_iter()
+        .map(|(name, cells)| Row {
+            label: name.to_owned(),
+            marks: cells.iter().filter_map(mark).collect(),
+            promise: None,
+        })
+        .collect();
+    let scale = Scale::log(values(&rows));
+    let rows = Rows { scale, rows, tick: &time_tick, promise: "", beyond_is_bad: false, lanes: true };
+    section(
+        "Answers",
+        "From the moment at which a request was due to its answer: the mark is the median, the line ends at the 99th \
+         percentile.",
+        &rows,
+    )
+}
+
+fn section(title: &str, words: &str, rows: &Rows) -> Markup {
+    if rows.rows.is_empty() {
+        return html! {};
+    }
+    html! {
+        section { h2 { (title) } p.words { (words) } (rows.draw()) }
+    }
+}
+
+/// How all CPUs' time was used under one policy.
+fn parts(result: &PolicyResult) -> [Part; 4] {
+    let whole = (u64::from(result.cpus) * result.window_ns).max(1) as f64;
+    let used = |background: bool| {
+        let of_class = |tenant: &&TenantResult| (tenant.class == "background") == background;
+        result.tenants.iter().filter(of_class).map(|tenant| tenant.cpu_ns).sum::<u64>() as f64 / whole
+    };
+    let idle = (1.0 - result.busy_ns as f64 / whole).max(0.0);
+    [
+        Part { class: "promised", label: "reserved and shared tenants", part: used(false) },
+        Part { class: "harvest", label: "background harvest", part: used(true) },
+        Part { class: "system", label: "system", part: result.system_ns as f64 / whole },
+        Part { class: "idle", label: "idle", part: idle },
+    ]
+}
+
+fn cpu_time(results: &[PolicyResult]) -> Markup {
+    let Some(first) = results.first() else {
+        return html! {};
+    };
+    html! {
+        section {
+            h2 { "Where the CPU time went" }
+            p.words { "Of all CPUs together. What the tenants with a promise leave idle is the background tenants' \
+                harvest." }
+            p.legend { @for part in parts(first) {
+                span.key { svg width="16" height="16" aria-hidden="true" {
+                    rect class=(part.class) width="16" height="16" rx="3" {} } (part.label) }
+            } }
+            div.chart { @for result in results {
+                @let parts = parts(result);
+                @let harvest = parts.iter().filter(|part| part.class == "harvest").map(|part| part.part).sum();
+                (chart::bar(label(result.policy), &format!("{} harvested", format::percent(harvest)), &parts))
+            } }
+        }
+    }
+}
+
+fn timetable_section(svg: &str) -> Markup {
+    html! {
+        section {
+            h2 { "The timetable" }
+            p.words { "What Rota ran: each CPU's slots, which repeat for ever. Idle time and every slot that its owner \
+                does not use go to the second level and to the background." }
+            div.timetable { (PreEscaped(svg)) }
+        }
+    }
+}
+
+/// A column of the tables: its name, and its text for a tenant that has such a value.
+type Measure = (&'static str, fn(&TenantResult) -> Option<String>);
+
+const ALL_MEASURES: &[Measure] = &[
+    ("Share received", |tenant| Some(format::share(tenant.received_share))),
+    ("Longest blackout", |tenant| Some(format::time(tenant.blackouts.longest_ns))),
+];
+const REQUEST_MEASURES: &[Measure] = &[
+    ("Median", |tenant| Some(format::time(tenant.requests.as_ref()?.p50_ns))),
+    ("99th percentile", |tenant| Some(format::time(tenant.requests.as_ref()?.p99_ns))),
+];
+const PROBE_MEASURES: &[Measure] = &[
+    ("Longest gap", |tenant| Some(format::time(tenant.probe.as_ref()?.longest_ns))),
+    ("Time lost to gaps", |tenant| Some(format::time(tenant.probe.as_ref()?.lost_ns))),
+];
+
+fn tables(results: &[PolicyResult]) -> Markup {
+    html! {
+        section {
+            h2 { "Every figure" }
+            (table("Share and blackout", results, ALL_MEASURES))
+            (table("Answers of the servers", results, REQUEST_MEASURES))
+            (table("Gaps seen by the tenant itself, reading the clock in a loop", results, PROBE_MEASURES))
+        }
+    }
+}
+
+/// The tenants for which any of the measures has a value, under each policy.
+fn table(caption: &str, results: &[PolicyResult], measures: &[Measure]) -> Markup {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "\u{2013}".to_owned());
+    let rows = by_tenant(results, |tenant| measures.iter().any(|(_, measure)| measure(tenant).is_some()));
+    let cell = |cells: &Cells, policy: Policy, measure: fn(&TenantResult) -> Option<String>| {
+        or_dash(cells.iter().find(|(of, _)| *of == policy).and_then(|(_, tenant)| measure(tenant)))
+    };
+    if rows.is_empty() {
+        return html! {};
+    }
+    html! {
+        div.wide { table {
+            caption { (caption) }
+            thead {
+                tr {
+                    th rowspan="2" { "Tenant" }
+                    th.n colspan="2" { "Promised" }
+                    @for (name, _) in measures { th.n colspan=(results.len()) { (name) } }
+                }
+                tr {
+                    th.n.first { "share" } th.n { "bound" }
+                    @for _ in measures { @for (index, result) in results.iter().enumerate() {
+                        th class=(class_of(result, index)) { (label(result.policy)) }
+                    } }
+                }
+            }
+            tbody { @for (name, cells) in rows {
+                tr {
+                    th { (name) @if let Some((_, tenant)) = cells.first() { span.class { (tenant.class) } } }
+                    td.n.first { (or_dash(cells.iter().find_map(|(_, t)| t.promised_share).map(format::share))) }
+                    td.n { (or_dash(cells.iter().find_map(|(_, t)| t.latency_bound_ns).map(format::round_time))) }
+                    @for (_, measure) in measures { @for (index, result) in results.iter().enumerate() {
+                        td class=(class_of(result, index)) { (cell(&cells, result.policy, *measure)) }
+                    } }
+                }
+            } }
+        } }
+    }
+}
+
+/// Rota's columns stand out, and each group of columns begins with a rule.
+fn class_of(result: &PolicyResult, index: usize) -> String {
+    let first = if index == 0 { " first" } else { "" };
+    format!("n {}{first}", chart::class(result.policy))
+}
+
+fn reading() -> Markup {
+    html! {
+        section.reading {
+            h2 { "How it was measured" }
+            p { "The same programs ran in the same tenants on one kernel, once under each policy: the kernel's own \
+                scheduler with equal cpu.weight, the same with each tenant's share as its cpu.max, and Rota." }
+            p { "A blackout is an interval in which at least one thread of a tenant was runnable and none ran, seen \
+                from outside by a program at the kernel's scheduling events, which is the same under every policy." }
+            p { "The control is a real-time probe alone on each CPU before the run: the longest time for which it was \
+                kept from reading the clock is what the machine below the kernel takes by itself, and no scheduler \
+                can give back." }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The page follows the data, whatever is missing from it.
+
+use rota_lab::scenario::Policy;
+use rota_lab::scenario::result::{Blackouts, Clock, Control, Gaps, PolicyResult, Requests, TenantResult};
+
+use super::finding::{Summary, Verdict, comparison, headline};
+use super::render;
+
+const MS: u64 = 1_000_000;
+const WINDOW_NS: u64 = 30_000 * MS;
+
+/// A tenant that wants all it can get, promised a fifth of a CPU within 20 ms.
+fn tenant(name: &str, longest_ms: u64, received_share: f64) -> TenantResult {
+    TenantResult {
+        name: name.to_owned(),
+        class: "reserved".to_owned(),
+        vcpus: 1,
+        promised_share: Some(0.2),
+        latency_bound_ns: Some(20 * MS),
+        capped: false,
+        cpu_ns: (received_share * WINDOW_NS as f64) as u64,
+        received_share,
+        blackouts: Blackouts { longest_ns: longest_ms * MS, wanted_ns: WINDOW_NS, ..Blackouts::default() },
+        throttled: None,
+        probe: None,
+        requests: None,
+    }
+}
+
+fn result(policy: Policy, tenants: Vec<TenantResult>) -> PolicyResult {
+    PolicyResult {
+        scenario: "two".to_owned(),
+        policy,
+        kernel: "7.3.4".to_owned(),
+        cpus: 2,
+        clock: Clock::Real,
+        warm_up_ns: 2_000 * MS,
+        window_ns: WINDOW_NS,
+        control: vec![Control { cpu: 0, gaps: Gaps { longest_ns: 3 * MS, ..Gaps::default() } }],
+        busy_ns: WINDOW_NS,
+        system_ns: WINDOW_NS / 50,
+        tenants,
+        status: None,
+    }
+}
+
+fn headline_of(results: &[PolicyResult]) -> String {
+    headline(&results.iter().map(Summary::of).collect::<Vec<_>>())
+}
+
+#[test]
+fn the_headline_follows_the_data() {
+    let rota = |tenants| headline_of(&[result(Policy::Rota, tenants)]);
+    let kept = rota(vec![tenant("a", 18, 0.21), tenant("b", 12, 0.2)]);
+    assert!(kept.contains("kept every promise: the longest wait was 18.0 ms, the bound is 20 ms"), "{kept}");
+    let machine = rota(vec![tenant("a", 22, 0.21)]);
+    assert!(
+        machine.contains("22.0 ms, against a bound of 20 ms and 3.00 ms taken by the machine"),
+        "{machine}"
+    );
+    let late = rota(vec![tenant("a", 95, 0.21), tenant("b", 12, 0.2)]);
+    assert!(late.contains("1 of 2 tenants waited beyond their bound: a 95.0 ms instead of 20 ms"), "{late}");
+    let short = rota(vec![tenant("a", 12, 0.15), tenant("b", 12, 0.2)]);
+    assert!(short.contains("1 of 2 tenants missed their share"), "{short}");
+    assert!(
+        headline_of(&[result(Policy::Max, vec![tenant("a", 12, 0.2)])])
+            .contains("kernel's own scheduler only")
+    );
+    assert!(headline_of(&[]).contains("kernel's own scheduler only"));
+}
+
+#[test]
+fn the_comparison_follows_the_data() {
+    let results = [
+        result(Policy::Weight, vec![tenant("a", 90, 0.2)]),
+        result(Policy::Max, vec![tenant("a", 15, 0.2)]),
+        result(Policy::Rota, vec![tenant("a", 12, 0.2)]),
+    ];
+    assert_eq!(
+        comparison(&results.iter().map(Summary::of).collect::<Vec<_>>()),
+        "The longest wait was 90.0 ms (4.50 times the bound) with cpu.weight and 15.0 ms (within the bound) with \
+         cpu.max."
+    );
+}
+
+#[test]
+fn a_share_is_due_but_for_one_wait_at_the_windows_ends() {
+    let due = 0.2 * (1.0 - 20.0 / 30_000.0);
+    for (received, verdict) in [(due - 1e-6, Verdict::Broken), (due + 1e-6, Verdict::Kept)] {
+        assert_eq!(Summary::of(&result(Policy::Rota, vec![tenant("a", 5, received)])).verdict(), verdict);
+    }
+    let mut idler = tenant("a", 5, 0.01);
+    idler.blackouts.wanted_ns = WINDOW_NS / 10;
+    assert_eq!(Summary::of(&result(Policy::Rota, vec![idler])).verdict(), Verdict::Kept);
+}
+
+#[test]
+fn names_are_escaped() {
+    let mut results = [result(Policy::Rota, vec![tenant("<script>alert('a')</script>&\"", 12, 0.2)])];
+    results[0].kernel = "<b>7</b>".to_owned();
+    let page = render(&results, None);
+    assert!(!page.contains("<script>") && !page.contains("<b>"), "{page}");
+    assert!(page.contains("&lt;script&gt;"));
+}
+
+#[test]
+fn missing_values_leave_a_page() {
+    let page = render(&[], None);
+    assert!(page.contains("There are no results"));
+    let mut background = tenant("harvester", 900, 0.3);
+    (background.class, background.promised_share, background.latency_bound_ns) =
+        ("background".into(), None, None);
+    let mut bare = result(Policy::Rota, vec![background]);
+    (bare.window_ns, bare.cpus, bare.control) = (0, 0, vec![]);
+    let page = render(&[bare], None);
+    assert!(page.contains("No tenant of this scenario has a reservation") && page.contains("harvester"));
+    assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
+    // A tenant that one run has and the other has not; a server that never answered.
+    let mut silent = tenant("b", 12, 0.2);
+    silent.requests = Some(Requests::default());
+    let page = render(
+        &[
+            result(Policy::Max, vec![tenant("a", 12, 0.2)]),
+            result(Policy::Rota, vec![tenant("a", 9, 0.2), silent]),
+        ],
+        Some("<svg id=\"lanes\"></svg>"),
+    );
+    assert!(page.contains("\u{2013}") && page.contains("<svg id=\"lanes\">"));
+    assert!(!page.contains("NaN") && !page.contains("inf%"), "{page}");
+}
+
+#[test]
+fn the_page_needs_nothing_from_outside() {
+    let page = render(&[result(Policy::Rota, vec![tenant("a", 12, 0.2)])], None);
+    for word in ["http:", "https:", "<script", "<link", "<img", "url(", "@import"] {
+        assert!(!page.contains(word), "{word}");
+    }
+}
