@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** no I/O and no clock in this crate. Text comes in, values or located errors go out.
 
+pub mod config;
 mod cpuset;
 mod share;
 mod tenant;

@@ -1,10 +1,15 @@
 //! A tenant: one VM or container, its class, and how its cgroup is found.
 
+use std::fmt;
+
 use crate::{CpuSet, Share};
 
 /// A tenant's number: its place in [`crate::Model::tenants`] in a plan, and its entry in the scheduler's maps in a
 /// running daemon, where it stays the same from one generation of tables to the next.
 pub type TenantId = u32;
+
+/// A twentieth of a CPU.
+const SYSTEM_SHARE: Share = Share::from_ppb(50_000_000).expect("a share");
 
 /// What one vCPU of a reserved tenant is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,6 +20,13 @@ pub struct Reservation {
     pub latency_ns: u64,
     /// Never more than `share`, even when CPUs idle.
     pub capped: bool,
+}
+
+impl Reservation {
+    /// What the system's own tenant has on each CPU of a host without housekeeping CPUs, unless configured: enough for a
+    /// shell and the usual daemons to answer.
+    pub const SYSTEM: Reservation =
+        Reservation { share: SYSTEM_SHARE, latency_ns: 50_000_000, capped: false };
 }
 
 /// How a tenant is served.
@@ -47,6 +59,18 @@ pub enum Match {
     Unit(String),
     /// A container by its id, or a prefix of it of 12 characters at least.
     Container(String),
+}
+
+impl fmt::Display for Match {
+    /// As the configuration writes it: `cgroup = "machine.slice/web"`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Match::Cgroup(path) => write!(f, "cgroup = {path:?}"),
+            Match::Vm { vmm, name } => write!(f, "vm = {:?}", format!("{vmm}:{name}")),
+            Match::Unit(unit) => write!(f, "unit = {unit:?}"),
+            Match::Container(id) => write!(f, "container = {id:?}"),
+        }
+    }
 }
 
 /// One VM or one container.

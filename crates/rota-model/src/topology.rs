@@ -25,6 +25,11 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// The CPUs of the machine.
+    pub fn cpus(&self) -> CpuSet {
+        self.places.iter().map(|place| place.cpu).collect()
+    }
+
     /// A flat machine: one socket, one node, one cache, no siblings.
     pub fn flat(cpus: &CpuSet) -> Topology {
         let places =

@@ -1,0 +1,149 @@
+//! The configuration: `rota.toml` for the host, and one file a tenant under `tenants.d/` if that is handier.
+//!
+//! The text is walked as a tree of TOML values that know their place, not deserialised into structures: so a reader gets
+//! every mistake at once, each with its file, line, column, key and mend, and a mistake in one key hides no other.
+//!
+//! # Keys
+//!
+//! `[host]`, once, in the first file only; every key is optional:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `cpus` | CPU list, `"0-47"`; all CPUs of the machine by default |
+//! | `housekeeping` | CPU list, a part of `cpus` but not all of it; none by default |
+//! | `floor` | part of every CPU that stays unreserved, 0 to 0.5; 0.005 by default |
+//! | `slot_min` | shortest slot that is planned, up to `"10ms"`; `"50us"` by default |
+//! | `system` | `{ share, latency }` of the system's own tenant on each CPU of a host without housekeeping CPUs; 0.05 and `"50ms"` by default |
+//! | `siblings`, `caches`, `nodes`, `sockets` | lists of CPU lists: the threads of one core, and the CPUs of one last-level cache, NUMA node, socket |
+//!
+//! With any of the last row's keys the topology is the declared one: a CPU in no list of `siblings` is a core of its own,
+//! and the CPUs in no list of another key share one more domain. With none of them it is the machine's, as long as the
+//! machine has all of `cpus`; otherwise another machine is meant, and taken to be flat.
+//!
+//! `[[tenant]]`, any number, in any file:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `name` | letters, digits and `. _ - @ :`, a letter or digit first; `{i}` stands for 0, 1, ... with `count` |
+//! | `count` | makes that many tenants of this one |
+//! | `class` | `"reserved"`, `"shared"` or `"background"` |
+//! | `vcpus` | 1 by default |
+//! | `share`, `latency` | what each vCPU is promised: a fraction of one CPU, a duration; reserved only, and required there |
+//! | `capped` | never more than the share, `false` by default; reserved only |
+//! | `weight` | 1 to 10000, 100 by default; shared only |
+//! | `affinity` | CPU list; housekeeping CPUs in it are left out |
+//! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`; `{i}` as in `name` |
+//!
+//! Durations are strings with a unit: `"20ms"`, `"1.5s"`; `ns`, `us`, `ms` or `s`.
+//!
+//! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is reserved and uncapped, BestEffort
+//! is background.
+
+mod duration;
+mod error;
+mod host;
+mod matcher;
+mod syntax;
+mod table;
+mod tenant;
+mod value;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::{Model, Topology};
+
+pub use duration::{DurationError, duration_ns};
+pub use error::{ConfigError, ConfigErrors};
+
+use error::{Errors, File};
+use table::Table;
+use tenant::Tenants;
+
+/// One configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name in errors.
+    pub path: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// The most vCPUs of all tenants together: the table's limit.
+pub const VCPUS_MAX: u32 = 1 << 20;
+
+/// Reads the host file (the first source) and the files of `tenants.d/` (the others, where only tenants may stand).
+/// `machine` is the topology of the machine this runs on, for what the host file leaves open.
+///
+/// # Errors
+///
+/// Every mistake in every file, in the order of the sources. A file that is not TOML is reported as such alone: what
+/// the other files lack because of it is not known.
+pub fn parse(sources: &[Source], machine: &Topology) -> Result<Model, ConfigErrors> {
+    let default = [Source { path: "rota.toml".to_owned(), text: String::new() }];
+    let sources = if sources.is_empty() { &default } else { sources };
+    let files: Vec<File> = sources.iter().map(File::new).collect();
+    let mut errors = Errors::new();
+    let mut roots = Vec::new();
+    for file in &files {
+        let (root, found) = DeTable::parse_recoverable(file.text);
+        errors.extend(syntax::errors(file, &found));
+        roots.push(root.into_inner());
+    }
+    if !errors.is_empty() {
+        return Err(error::in_reading_order(errors, sources));
+    }
+
+    let nothing = DeTable::new();
+    let tables = files.iter().zip(&roots).map(|(file, root)| Table::new(file, "", 0, root));
+    let tables: Vec<Table> = tables.collect();
+    let host_table = host_of(&tables[0], &nothing, &mut errors);
+    let host = host::read(&host_table, machine, &mut errors);
+    let system = host::system(&host_table, host.as_ref(), &mut errors);
+
+    let mut tenants = Tenants::new(host.as_ref(), system);
+    for (index, root) in tables.iter().enumerate() {
+        if index > 0 && root.has("host") {
+            let message = format!("belongs in the host file only; move it to {}", files[0].path);
+            errors.push(root.error("host", message));
+        }
+        root.refuse_unknown(&["host", "tenant"], &mut errors);
+        for table in tenants_of(root, &mut errors) {
+            tenants.read(&table, &mut errors);
+        }
+    }
+    let tenants = tenants.finish();
+    match host {
+        Some(host) if errors.is_empty() => Ok(Model { host, tenants }),
+        _ => Err(error::in_reading_order(errors, sources)),
+    }
+}
+
+/// `[host]`, or `nothing` in its place.
+fn host_of<'a>(root: &Table<'a>, nothing: &'a DeTable<'a>, errors: &mut Errors) -> Table<'a> {
+    let table = root.table("host", "[host], once", errors);
+    table.unwrap_or_else(|| Table::new(root.file, "host", 0, nothing))
+}
+
+/// Every `[[tenant]]` of a file.
+fn tenants_of<'a>(root: &Table<'a>, errors: &mut Errors) -> Vec<Table<'a>> {
+    let Some(value) = root.get("tenant") else { return Vec::new() };
+    let mut refuse = |item: &Spanned<DeValue>| {
+        let message = format!("{} is no list of tables; write [[tenant]]", value::show(item.get_ref()));
+        errors.push(root.file.error(item.span().start, "tenant", message));
+    };
+    let DeValue::Array(items) = value.get_ref() else {
+        refuse(value);
+        return Vec::new();
+    };
+    let mut tables = Vec::new();
+    for item in items.iter() {
+        match item.get_ref() {
+            DeValue::Table(entries) => {
+                tables.push(Table::new(root.file, "tenant", item.span().start, entries));
+            }
+            _ => refuse(item),
+        }
+    }
+    tables
+}

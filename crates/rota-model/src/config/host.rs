@@ -1,0 +1,157 @@
+//! `[host]`: the CPUs to plan for, and what is kept from tenants.
+
+use toml::Spanned;
+use toml::de::DeValue;
+
+use super::error::Errors;
+use super::table::Table;
+use super::value;
+use crate::{Class, CpuPlace, CpuSet, Host, Reservation, Tenant, Topology, quote};
+
+const KEYS: [&str; 9] =
+    ["cpus", "housekeeping", "floor", "slot_min", "system", "siblings", "caches", "nodes", "sockets"];
+const TOPOLOGY_KEYS: [&str; 4] = ["siblings", "caches", "nodes", "sockets"];
+
+/// Longer least slots would refuse nearly every latency bound that is worth asking for.
+const SLOT_MIN_LIMIT_NS: u64 = 10_000_000;
+
+/// Reads `[host]`; none if its CPUs are wrong. Other mistakes are in `errors` alone.
+pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Option<Host> {
+    table.refuse_unknown(&KEYS, errors);
+    let housekeeping = table.read("housekeeping", errors, value::cpus);
+    let floor_ppb = table.read("floor", errors, value::floor).unwrap_or(Host::FLOOR_PPB);
+    let slot_min_ns = table.read("slot_min", errors, slot_min).unwrap_or(Host::SLOT_MIN_NS);
+    let cpus = match table.has("cpus") {
+        true => table.read("cpus", errors, value::some_cpus)?,
+        false => machine.cpus(),
+    };
+    if cpus.is_empty() {
+        errors.push(table.error("cpus", "the machine's CPUs are not known; write e.g. cpus = \"0-7\""));
+        return None;
+    }
+    let topology = topology(table, &cpus, machine, errors);
+    let housekeeping = housekeeping.unwrap_or_default();
+    let outside = housekeeping.difference(&cpus);
+    if !outside.is_empty() {
+        let message = format!("CPUs {outside} are not in host.cpus ({cpus}); leave them out");
+        errors.push(table.error("housekeeping", message));
+    } else if housekeeping == cpus {
+        let message = format!("is all of host.cpus ({cpus}), which leaves tenants none; leave some out");
+        errors.push(table.error("housekeeping", message));
+    }
+    Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns })
+}
+
+/// The system's own tenant, on a host without housekeeping CPUs.
+pub(super) fn system(table: &Table, host: Option<&Host>, errors: &mut Errors) -> Option<Tenant> {
+    let mut reservation = Reservation::SYSTEM;
+    if let Some(system) = table.table("system", "system = { share = 0.05, latency = \"50ms\" }", errors) {
+        system.refuse_unknown(&["share", "latency"], errors);
+        reservation.share = system.read("share", errors, value::share).unwrap_or(reservation.share);
+        reservation.latency_ns =
+            system.read("latency", errors, value::latency).unwrap_or(reservation.latency_ns);
+    }
+    let host = host?;
+    if !host.housekeeping.is_empty() {
+        if table.has("system") {
+            let kept = &host.housekeeping;
+            let message =
+                format!("the system's tasks have the housekeeping CPUs ({kept}); remove one of the two");
+            errors.push(table.error("system", message));
+        }
+        return None;
+    }
+    Some(Tenant {
+        name: Tenant::SYSTEM.to_owned(),
+        class: Class::Reserved(reservation),
+        vcpus: host.cpus.len() as u32, // CpuSet::LIMIT at most
+        affinity: Some(host.cpus.clone()),
+        pinned: true,
+        matcher: None,
+    })
+}
+
+fn slot_min(value: &DeValue) -> Result<u64, String> {
+    match value::duration(value)? {
+        ns if ns > SLOT_MIN_LIMIT_NS => {
+            Err(format!("{} would forbid most tables; write \"10ms\" at most", value::show(value)))
+        }
+        ns => Ok(ns),
+    }
+}
+
+/// The declared topology if any of it is declared; the machine's if it has all the CPUs; else a flat one, for another
+/// machine is meant.
+fn topology(table: &Table, cpus: &CpuSet, machine: &Topology, errors: &mut Errors) -> Topology {
+    if !TOPOLOGY_KEYS.iter().any(|key| table.has(key)) {
+        let places: Option<Vec<CpuPlace>> = cpus.iter().map(|cpu| machine.place(cpu)).collect();
+        return places.map_or_else(|| Topology::flat(cpus), |places| Topology { places });
+    }
+    let [siblings, caches, nodes, sockets] = TOPOLOGY_KEYS.map(|key| Domains::read(table, key, cpus, errors));
+    let place = |cpu| CpuPlace {
+        cpu,
+        core: siblings.list_of(cpu).and_then(CpuSet::first).unwrap_or(cpu),
+        cache: caches.number_of(cpu),
+        node: nodes.number_of(cpu),
+        socket: sockets.number_of(cpu),
+    };
+    for core in &siblings.0 {
+        for (key, domains) in [("caches", &caches), ("nodes", &nodes), ("sockets", &sockets)] {
+            let mut numbers = core.iter().map(|cpu| domains.number_of(cpu));
+            let first = numbers.next();
+            if numbers.any(|number| Some(number) != first) {
+                let message =
+                    format!("\"{core}\" is one core, yet in several of host.{key}; correct one of the two");
+                errors.push(table.error("siblings", message));
+            }
+        }
+    }
+    Topology { places: cpus.iter().map(place).collect() }
+}
+
+/// Disjoint CPU lists: the cores, caches, nodes or sockets of a machine.
+struct Domains(Vec<CpuSet>);
+
+impl Domains {
+    fn read(table: &Table, key: &str, cpus: &CpuSet, errors: &mut Errors) -> Domains {
+        let mut domains = Domains(Vec::new());
+        let Some(value) = table.get(key) else { return domains };
+        let DeValue::Array(items) = value.get_ref() else {
+            let got = value::show(value.get_ref());
+            errors.push(table.error(key, format!("{got} is no list; write e.g. [\"0-3\", \"4-7\"]")));
+            return domains;
+        };
+        for item in items.iter() {
+            match domains.admit(item, cpus) {
+                Ok(list) => domains.0.push(list),
+                Err(message) => {
+                    errors.push(table.file.error(item.span().start, format!("host.{key}"), message));
+                }
+            }
+        }
+        domains
+    }
+
+    fn admit(&self, item: &Spanned<DeValue>, cpus: &CpuSet) -> Result<CpuSet, String> {
+        let list = value::some_cpus(item.get_ref())?;
+        let shown = quote(&list.to_string());
+        let outside = list.difference(cpus);
+        if !outside.is_empty() {
+            return Err(format!("{shown} has CPUs {outside}, not in host.cpus ({cpus}); leave them out"));
+        }
+        let taken = list.iter().find(|cpu| self.list_of(*cpu).is_some());
+        match taken {
+            Some(cpu) => Err(format!("{shown} has CPU {cpu}, as an earlier list has; leave it out of one")),
+            None => Ok(list),
+        }
+    }
+
+    fn list_of(&self, cpu: u32) -> Option<&CpuSet> {
+        self.0.iter().find(|list| list.contains(cpu))
+    }
+
+    /// The place of the CPU's list; the CPUs in none share one more number.
+    fn number_of(&self, cpu: u32) -> u32 {
+        self.0.iter().position(|list| list.contains(cpu)).unwrap_or(self.0.len()) as u32
+    }
+}

@@ -1,0 +1,202 @@
+//! `[[tenant]]`: templates, expanded and checked against the host and each other.
+
+use std::collections::HashMap;
+
+use toml::de::DeValue;
+
+use super::error::Errors;
+use super::matcher;
+use super::table::Table;
+use super::{VCPUS_MAX, value};
+use crate::{Class, CpuSet, Host, Match, Reservation, Tenant, quote};
+
+const KEYS: [&str; 10] =
+    ["name", "count", "class", "vcpus", "share", "latency", "capped", "weight", "affinity", "match"];
+
+/// What `{i}` in a template stands for is written in this.
+pub(super) const INDEX: &str = "{i}";
+
+/// The longest name, with its number.
+const NAME_MAX: usize = 100;
+
+const WEIGHT_DEFAULT: u32 = 100;
+
+/// Where a name or a match was first seen: file and line.
+type Place<'a> = (&'a str, usize);
+
+/// The tenants read so far.
+pub(super) struct Tenants<'a> {
+    host: Option<&'a Host>,
+    list: Vec<Tenant>,
+    names: HashMap<String, Place<'a>>,
+    matches: HashMap<Match, Place<'a>>,
+    vcpus: u64,
+}
+
+/// One `[[tenant]]` before its expansion.
+struct Template {
+    count: u32,
+    tenant: Tenant,
+}
+
+impl<'a> Tenants<'a> {
+    /// None yet but the system's own. Without a host, affinities are not checked against it.
+    pub fn new(host: Option<&'a Host>, system: Option<Tenant>) -> Tenants<'a> {
+        let vcpus = system.as_ref().map_or(0, |system| system.vcpus.into());
+        let (names, matches) = (HashMap::new(), HashMap::new());
+        Tenants { host, list: system.into_iter().collect(), names, matches, vcpus }
+    }
+
+    /// Reads one `[[tenant]]` and adds what it makes.
+    pub fn read(&mut self, table: &Table<'a>, errors: &mut Errors) {
+        if let Some(template) = self.template(table, errors) {
+            self.expand(&template, table, errors);
+        }
+    }
+
+    /// All tenants, in the order of reading; the system's own first.
+    pub fn finish(self) -> Vec<Tenant> {
+        self.list
+    }
+
+    /// One template, if all that its expansion needs is right.
+    fn template(&self, table: &Table, errors: &mut Errors) -> Option<Template> {
+        table.refuse_unknown(&KEYS, errors);
+        let count = table.read("count", errors, |value| value::whole(value, 1..=VCPUS_MAX));
+        let indexed = table.has("count");
+        table.require("name", &KEYS, "e.g. name = \"web\"", errors);
+        let name = table.read("name", errors, |value| name(value, indexed, count.unwrap_or(1)));
+        let vcpus = table.read("vcpus", errors, |value| value::whole(value, 1..=VCPUS_MAX));
+        let affinity = table.read("affinity", errors, |value| affinity(value, self.host));
+        let matcher = matcher::read(table, indexed, errors);
+        let class = class(table, errors);
+        let (name, class) = (name?, class?);
+        let vcpus = vcpus.unwrap_or(1);
+        Some(Template {
+            count: count.unwrap_or(1),
+            tenant: Tenant { name, class, vcpus, affinity, pinned: false, matcher },
+        })
+    }
+
+    fn expand(&mut self, template: &Template, table: &Table<'a>, errors: &mut Errors) {
+        let Template { count, tenant } = template;
+        let before = self.vcpus;
+        self.vcpus += u64::from(*count) * u64::from(tenant.vcpus);
+        if self.vcpus > VCPUS_MAX.into() {
+            if before <= VCPUS_MAX.into() {
+                let key = if table.has("count") { "count" } else { "vcpus" };
+                let message = format!(
+                    "the tenants up to here have {} vCPUs, and a table holds {VCPUS_MAX}; write fewer",
+                    self.vcpus
+                );
+                errors.push(table.error(key, message));
+            }
+            return;
+        }
+        let place = |key| (table.file.path, table.line(key));
+        for index in 0..*count {
+            let fill = |text: &str| text.replace(INDEX, &index.to_string());
+            let name = fill(&tenant.name);
+            if let Some((path, line)) = self.names.insert(name.clone(), place("name")) {
+                let message = format!("{} is a name at {path}:{line} too; choose another", quote(&name));
+                return errors.push(table.error("name", message));
+            }
+            let matcher = tenant.matcher.as_ref().map(|matcher| matcher::fill(matcher, fill));
+            if let Some(matcher) = &matcher
+                && let Some((path, line)) = self.matches.insert(matcher.clone(), place("match"))
+            {
+                let message = format!("{matcher} is matched at {path}:{line} too; a task has one tenant");
+                return errors.push(table.error("match", message));
+            }
+            self.list.push(Tenant { name, matcher, ..tenant.clone() });
+        }
+    }
+}
+
+/// A name that is safe on a terminal and as a part of a cgroup's path, `{i}` aside.
+fn name(value: &DeValue, indexed: bool, count: u32) -> Result<String, String> {
+    let name = value::text(value, "e.g. \"web\"")?;
+    let shown = quote(name);
+    if name == Tenant::SYSTEM {
+        return Err(format!("{shown} is the tenant of the system's own tasks; choose another name"));
+    }
+    matches_count(name, indexed)?;
+    let longest = name.replace(INDEX, &(count - 1).to_string());
+    if let Some(bad) = longest.chars().find(|c| !c.is_ascii_alphanumeric() && !"._-@:".contains(*c)) {
+        return Err(format!("{shown} has the character {bad:?}; write letters, digits and . _ - @ : only"));
+    }
+    if !longest.starts_with(|first: char| first.is_ascii_alphanumeric()) {
+        return Err(format!("{shown} does not begin with a letter or a digit; write e.g. \"web\""));
+    }
+    if longest.len() > NAME_MAX {
+        return Err(format!("{shown} is longer than {NAME_MAX} characters; shorten it"));
+    }
+    Ok(name.to_owned())
+}
+
+/// Checks that a text has `{i}` if and only if there is a count.
+pub(super) fn matches_count(text: &str, indexed: bool) -> Result<(), String> {
+    match (text.contains(INDEX), indexed) {
+        (true, false) => {
+            Err(format!("{} has {INDEX}, but there is no count; write e.g. count = 4", quote(text)))
+        }
+        (false, true) => {
+            Err(format!("{} is the same for every one of count; write {INDEX} into it", quote(text)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The CPUs of a tenant, housekeeping left out.
+fn affinity(value: &DeValue, host: Option<&Host>) -> Result<CpuSet, String> {
+    let cpus = value::some_cpus(value)?;
+    let Some(host) = host else { return Ok(cpus) };
+    let outside = cpus.difference(&host.cpus);
+    if !outside.is_empty() {
+        return Err(format!("CPUs {outside} are not in host.cpus ({}); leave them out", host.cpus));
+    }
+    let usable = cpus.difference(&host.housekeeping);
+    if usable.is_empty() {
+        let tenant_cpus = host.tenant_cpus();
+        return Err(format!("has housekeeping CPUs ({cpus}) only; write some of {tenant_cpus}"));
+    }
+    Ok(usable)
+}
+
+/// The class with the keys that belong to it.
+fn class(table: &Table, errors: &mut Errors) -> Option<Class> {
+    let share = table.read("share", errors, value::share);
+    let latency_ns = table.read("latency", errors, value::latency);
+    let capped = table.read("capped", errors, value::truth).unwrap_or(false);
+    let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
+    let weight = weight.unwrap_or(WEIGHT_DEFAULT);
+    let name = class_name(table, errors)?;
+    for (key, fits) in
+        [("share", "reserved"), ("latency", "reserved"), ("capped", "reserved"), ("weight", "shared")]
+    {
+        if table.has(key) && fits != name {
+            let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");
+            errors.push(table.error(key, message));
+        }
+    }
+    match name {
+        "reserved" => {
+            table.require("share", &KEYS, "what each vCPU is promised, e.g. share = 0.25", errors);
+            table.require("latency", &KEYS, "the longest wait of a vCPU, e.g. latency = \"20ms\"", errors);
+            Some(Class::Reserved(Reservation { share: share?, latency_ns: latency_ns?, capped }))
+        }
+        "shared" => Some(Class::Shared { weight }),
+        _ => Some(Class::Background),
+    }
+}
+
+fn class_name(table: &Table, errors: &mut Errors) -> Option<&'static str> {
+    const MEND: &str = "\"reserved\", \"shared\" or \"background\"";
+    table.require("class", &KEYS, &format!("class = {MEND}"), errors);
+    table.read("class", errors, |value| match value::text(value, MEND)? {
+        "reserved" => Ok("reserved"),
+        "shared" => Ok("shared"),
+        "background" => Ok("background"),
+        other => Err(format!("{} is no class; write {MEND}", quote(other))),
+    })
+}
