@@ -1,0 +1,351 @@
+//! What the scheduler has counted, turned into what an operator asks: who got what, against which promise, and what was
+//! lost to whom.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rota_model::{Class, TenantId};
+use rota_sched::{Cause, CpuAccount, QueueAccount};
+
+use crate::life::TenantView;
+use crate::status::{ByCause, CpuStatus, State, TenantStatus};
+
+/// Readings kept, of which the first and the last make the window.
+const READINGS: usize = 6;
+
+/// All counters at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Every queue.
+    pub queues: Vec<QueueAccount>,
+    /// Every CPU.
+    pub cpus: Vec<CpuAccount>,
+}
+
+/// The last readings.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    readings: VecDeque<Reading>,
+}
+
+/// A tenant's queues together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sum {
+    used_ns: u64,
+    /// Of the busiest queue: those of a container's one, or of a VM's busiest vCPU.
+    wanted_ns: u64,
+    blackout_max_ns: u64,
+    missed: u64,
+    missed_by_cause: [u64; 6],
+    lost_ns: [u64; 6],
+    dispatches: u64,
+    migrations: u64,
+    runnable: u32,
+}
+
+impl Reading {
+    fn sum(&self, id: TenantId) -> Sum {
+        let mut sum = Sum::default();
+        for queue in self.queues.iter().filter(|queue| queue.tenant == id) {
+            sum.used_ns += queue.used_ns;
+            sum.wanted_ns = sum.wanted_ns.max(queue.wanted_ns);
+            sum.blackout_max_ns = sum.blackout_max_ns.max(queue.blackout_max_ns);
+            sum.missed += queue.missed;
+            add(&mut sum.missed_by_cause, &queue.missed_by_cause);
+            add(&mut sum.lost_ns, &queue.lost_ns);
+            sum.dispatches += queue.dispatches;
+            sum.migrations += queue.migrations;
+            sum.runnable += queue.runnable;
+        }
+        sum
+    }
+}
+
+fn add(total: &mut [u64; 6], part: &[u64; 6]) {
+    total.iter_mut().zip(part).for_each(|(total, part)| *total += part);
+}
+
+/// How much a counter has grown. One that has started anew (another tenant has the number) has grown by what it shows.
+fn growth(after: u64, before: u64) -> u64 {
+    after.checked_sub(before).unwrap_or(after)
+}
+
+/// A part of a time, 0 if there was no time.
+fn part(part_ns: u64, whole_ns: u64) -> f64 {
+    if whole_ns == 0 { 0.0 } else { part_ns as f64 / whole_ns as f64 }
+}
+
+impl Accounts {
+    /// Takes in a reading. Returns what to say about promises missed since the one before, one line a tenant.
+    pub fn update<'a>(
+        &mut self,
+        reading: Reading,
+        tenants: impl Iterator<Item = TenantView<'a>>,
+    ) -> Vec<String> {
+        let before = self.readings.back();
+        let lines = tenants.filter_map(|tenant| {
+            let then = before.map(|reading| reading.sum(tenant.id)).unwrap_or_default();
+            missed_line(&tenant, &then, &reading.sum(tenant.id))
+        });
+        let lines = lines.collect();
+        self.readings.push_back(reading);
+        if self.readings.len() > READINGS {
+            self.readings.pop_front();
+        }
+        lines
+    }
+
+    /// The last reading and the one that the window begins with; the same, and all zero, before there are two.
+    fn window(&self) -> (Reading, Reading) {
+        let last = self.readings.back().cloned().unwrap_or_default();
+        (self.readings.front().cloned().unwrap_or_default(), last)
+    }
+
+    /// How long the window is, in ns.
+    pub fn window_ns(&self) -> u64 {
+        let (first, last) = self.window();
+        last.at_ns - first.at_ns
+    }
+
+    /// Each CPU's idle and background time in the window, in ns.
+    pub fn left(&self) -> Vec<(u32, u64)> {
+        let (first, last) = self.window();
+        let before: BTreeMap<u32, &CpuAccount> = first.cpus.iter().map(|cpu| (cpu.cpu, cpu)).collect();
+        let left = |cpu: &CpuAccount| {
+            let time = |cpu: &CpuAccount| cpu.idle_ns + cpu.background_ns;
+            (cpu.cpu, growth(time(cpu), before.get(&cpu.cpu).map_or(0, |cpu| time(cpu))))
+        };
+        last.cpus.iter().map(left).collect()
+    }
+
+    /// The tenants, as `rota status` shows them.
+    pub fn tenants<'a>(&self, tenants: impl Iterator<Item = TenantView<'a>>) -> Vec<TenantStatus> {
+        let (first, last) = self.window();
+        tenants.map(|tenant| tenant_status(&tenant, &first, &last)).collect()
+    }
+
+    /// The CPUs, as `rota status` shows them.
+    pub fn cpus(&self) -> Vec<CpuStatus> {
+        let (first, last) = self.window();
+        let window_ns = last.at_ns - first.at_ns;
+        let before: BTreeMap<u32, &CpuAccount> = first.cpus.iter().map(|cpu| (cpu.cpu, cpu)).collect();
+        let status = |cpu: &CpuAccount| {
+            let grown = |field: fn(&CpuAccount) -> u64| {
+                part(growth(field(cpu), before.get(&cpu.cpu).map_or(0, |cpu| field(cpu))), window_ns)
+            };
+            CpuStatus {
+                cpu: cpu.cpu,
+                generation: cpu.generation,
+                mixed: cpu.mixed,
+                idle: grown(|cpu| cpu.idle_ns),
+                background: grown(|cpu| cpu.background_ns),
+                second_level: grown(|cpu| cpu.second_level_ns),
+                lost_ns: ByCause::from(cpu.lost_ns),
+            }
+        };
+        last.cpus.iter().map(status).collect()
+    }
+}
+
+fn tenant_status(tenant: &TenantView, first: &Reading, last: &Reading) -> TenantStatus {
+    let (then, now) = (first.sum(tenant.id), last.sum(tenant.id));
+    // A tenant may have come within the window.
+    let window_ns = last.at_ns.saturating_sub(first.at_ns.max(tenant.since_ns));
+    TenantStatus {
+        name: tenant.tenant.name.clone(),
+        id: Some(tenant.id),
+        class: class_name(&tenant.tenant.class).to_owned(),
+        state: tenant.state,
+        refused: tenant.refused.map(str::to_owned),
+        cgroup: tenant.cgroup.map(|found| found.path.display().to_string()),
+        kind: if tenant.is_vm { "vm" } else { "container" }.to_owned(),
+        vcpus: tenant.tenant.vcpus,
+        promised: tenant.promised.map(|promise| promise.share.fraction() * f64::from(tenant.tenant.vcpus)),
+        received: part(growth(now.used_ns, then.used_ns), window_ns),
+        received_total: part(now.used_ns, last.at_ns.saturating_sub(tenant.since_ns)),
+        wanted: part(growth(now.wanted_ns, then.wanted_ns), window_ns).min(1.0),
+        blackout_max_ns: now.blackout_max_ns,
+        bound_ns: tenant.promised.map(|promise| promise.latency_ns),
+        missed: now.missed,
+        missed_by_cause: ByCause::from(now.missed_by_cause),
+        lost_ns: ByCause::from(now.lost_ns),
+        dispatches: now.dispatches,
+        migrations: now.migrations,
+        runnable: now.runnable,
+    }
+}
+
+/// A tenant that is configured and not here.
+pub fn absent(tenant: &rota_model::Tenant) -> TenantStatus {
+    TenantStatus {
+        name: tenant.name.clone(),
+        id: None,
+        class: class_name(&tenant.class).to_owned(),
+        state: State::Absent,
+        refused: None,
+        cgroup: None,
+        kind: "container".to_owned(),
+        vcpus: tenant.vcpus,
+        promised: None,
+        received: 0.0,
+        received_total: 0.0,
+        wanted: 0.0,
+        blackout_max_ns: 0,
+        bound_ns: None,
+        missed: 0,
+        missed_by_cause: ByCause::default(),
+        lost_ns: ByCause::default(),
+        dispatches: 0,
+        migrations: 0,
+        runnable: 0,
+    }
+}
+
+fn class_name(class: &Class) -> &'static str {
+    match class {
+        Class::Reserved(_) => "reserved",
+        Class::Shared { .. } => "shared",
+        Class::Background => "background",
+    }
+}
+
+/// `web-0: 2 blackouts beyond its bound of 20 ms (longest 25.3 ms): kernel threads 1, host steal 1`.
+fn missed_line(tenant: &TenantView, then: &Sum, now: &Sum) -> Option<String> {
+    let missed = growth(now.missed, then.missed);
+    if missed == 0 {
+        return None;
+    }
+    let mut causes = Vec::new();
+    for ((name, now), then) in ByCause::NAMES.iter().zip(now.missed_by_cause).zip(then.missed_by_cause) {
+        match growth(now, then) {
+            0 => {}
+            count => causes.push(format!("{name} {count}")),
+        }
+    }
+    let bound = tenant
+        .promised
+        .map_or_else(String::new, |promise| format!(" of {} ms", promise.latency_ns as f64 / 1e6));
+    Some(format!(
+        "{}: {missed} blackout{} beyond its bound{bound} (longest so far {:.1} ms): {}",
+        tenant.tenant.name,
+        if missed == 1 { "" } else { "s" },
+        now.blackout_max_ns as f64 / 1e6,
+        causes.join(", ")
+    ))
+}
+
+const _: () = assert!(Cause::ALL.len() == ByCause::NAMES.len());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{Reservation, Share, Tenant};
+
+    fn queue(tenant: TenantId, vcpu: Option<u32>, used_ns: u64, wanted_ns: u64) -> QueueAccount {
+        QueueAccount {
+            tenant,
+            vcpu,
+            used_ns,
+            used_in_slots_ns: used_ns,
+            wanted_ns,
+            blackout_max_ns: 0,
+            missed: 0,
+            missed_by_cause: [0; 6],
+            lost_ns: [0; 6],
+            dispatches: 1,
+            migrations: 0,
+            runnable: 1,
+        }
+    }
+
+    fn cpu(cpu: u32, idle_ns: u64, background_ns: u64) -> CpuAccount {
+        CpuAccount {
+            cpu,
+            generation: 1,
+            mixed: 0,
+            idle_ns,
+            background_ns,
+            second_level_ns: 0,
+            lost_ns: [0; 6],
+        }
+    }
+
+    fn tenant() -> Tenant {
+        let share = Share::from_fraction(0.25).unwrap();
+        Tenant {
+            name: "web".into(),
+            class: Class::Reserved(Reservation { share, latency_ns: 20_000_000, capped: false }),
+            vcpus: 2,
+            affinity: None,
+            pinned: false,
+            matcher: None,
+        }
+    }
+
+    fn view(tenant: &Tenant, since_ns: u64) -> TenantView<'_> {
+        TenantView {
+            id: 3,
+            tenant,
+            cgroup: None,
+            state: State::Served,
+            refused: None,
+            is_vm: true,
+            since_ns,
+            promised: tenant.reservation(),
+        }
+    }
+
+    #[test]
+    fn shares_are_measured_over_the_window_and_since_the_tenant_came() {
+        let tenant = tenant();
+        let mut accounts = Accounts::default();
+        for second in 0..10 {
+            let at_ns = second * 1_000_000_000;
+            let (used, wanted) = (second * 200_000_000, second * 500_000_000);
+            let queues = vec![
+                queue(3, Some(0), used, wanted),
+                queue(3, Some(1), used, wanted / 2),
+                queue(4, None, 1, 1),
+            ];
+            let cpus = vec![cpu(0, second * 100, second * 10), cpu(1, 0, 0)];
+            let said = accounts
+                .update(Reading { at_ns, queues, cpus }, std::iter::once(view(&tenant, 8_000_000_000)));
+            assert!(said.is_empty());
+        }
+        assert_eq!(accounts.window_ns(), 5_000_000_000);
+        let status = &accounts.tenants(std::iter::once(view(&tenant, 0)))[0];
+        assert!((status.received - 0.4).abs() < 1e-9 && (status.wanted - 0.5).abs() < 1e-9);
+        assert!((status.received_total - 0.4).abs() < 1e-9);
+        assert_eq!(status.promised, Some(0.5));
+        assert_eq!(accounts.left(), [(0, 550), (1, 0)]);
+        assert!((accounts.cpus()[0].idle - 1e-7).abs() < 1e-12);
+    }
+
+    #[test]
+    fn every_newly_missed_promise_is_said_once_with_its_cause() {
+        let tenant = tenant();
+        let mut accounts = Accounts::default();
+        let mut reading = Reading { at_ns: 1, queues: vec![queue(3, None, 0, 0)], cpus: vec![] };
+        let mut say = |reading: &Reading| accounts.update(reading.clone(), std::iter::once(view(&tenant, 0)));
+        assert!(say(&reading).is_empty());
+        reading.queues[0].missed = 2;
+        reading.queues[0].missed_by_cause[1] = 2;
+        reading.queues[0].blackout_max_ns = 25_300_000;
+        let line = "web: 2 blackouts beyond its bound of 20 ms (longest so far 25.3 ms): \
+                    higher scheduling classes 2";
+        assert_eq!(say(&reading), [line]);
+        assert!(say(&reading).is_empty());
+        // The number has another owner now, whose counters begin at 0.
+        reading.queues[0].missed = 1;
+        reading.queues[0].missed_by_cause = [0, 0, 0, 1, 0, 0];
+        assert!(say(&reading)[0].ends_with("host steal 1"));
+    }
+
+    #[test]
+    fn before_any_reading_there_is_nothing_to_divide() {
+        let tenant = tenant();
+        let status = &Accounts::default().tenants(std::iter::once(view(&tenant, 5)))[0];
+        assert_eq!((status.received, status.received_total, status.wanted), (0.0, 0.0, 0.0));
+    }
+}

@@ -1,0 +1,64 @@
+//! What the daemon asks of the scheduler. The one that matters is [`rota_sched::Scheduler`]; the life cycle is tested
+//! against a record of what was asked.
+
+use anyhow::Result;
+use rota_model::{Class, TenantId};
+use rota_sched::{CpuAccount, QueueAccount};
+use rota_table::Certified;
+
+/// What the scheduler is told about a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSpec {
+    /// Its number.
+    pub id: TenantId,
+    /// How it is served.
+    pub class: Class,
+    /// How many vCPUs it has.
+    pub vcpus: u32,
+    /// What serves it.
+    pub kind: TenantKind,
+}
+
+/// What a tenant's vCPUs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantKind {
+    /// Servers, in each of which any thread may run.
+    Container,
+    /// Threads.
+    Vm,
+}
+
+/// A published table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Its number.
+    pub generation: u64,
+    /// When all CPUs adopt it, on CLOCK_MONOTONIC.
+    pub adopted_at_ns: u64,
+}
+
+/// Enacts tables and keeps accounts.
+pub trait Enactor {
+    /// Adds a tenant, or changes it.
+    fn tenant_set(&self, spec: &TenantSpec) -> Result<()>;
+    /// Its tasks become the system's until their cgroup is unbound.
+    fn tenant_remove(&self, id: TenantId) -> Result<()>;
+    /// A cgroup's tasks, and those of the cgroups below it, become the tenant's.
+    fn cgroup_bind(&self, cgroup: u64, id: TenantId) -> Result<()>;
+    /// They are what they were before.
+    fn cgroup_unbind(&self, cgroup: u64) -> Result<()>;
+    /// A thread becomes vCPU `index` of a VM tenant.
+    fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()>;
+    /// It is what it was before.
+    fn vcpu_thread_unbind(&self, tid: i32) -> Result<()>;
+    /// Publishes a table. All CPUs adopt it at one time, which the answer tells.
+    fn install(&mut self, table: Certified) -> Result<Installed>;
+    /// The CPUs over which background threads are spread, each as often as it shall carry one.
+    fn spread_background(&self, cpus: &[u32]) -> Result<()>;
+    /// What the queues have counted.
+    fn queues(&self) -> Result<Vec<QueueAccount>>;
+    /// What the CPUs have counted.
+    fn cpus(&self) -> Result<Vec<CpuAccount>>;
+    /// Why the kernel has thrown the scheduler out, once it has.
+    fn exited(&self) -> Option<String>;
+}

@@ -1,0 +1,69 @@
+//! Who gets a reservation when not everyone can: those who have one keep it, then first come, first served.
+
+use std::collections::BTreeMap;
+
+use rota_model::{Host, Tenant, TenantId};
+
+use crate::planning::{Grants, Proposal, Refusal, propose};
+
+/// Which wishes can be granted, and the table for them.
+pub struct Admission<'a> {
+    host: &'a Host,
+    /// What the table promises.
+    pub grants: Grants,
+    /// The table; absent if nothing was added to what there was.
+    pub proposal: Option<Proposal>,
+    /// Who cannot have what it wishes for, and why.
+    pub refused: BTreeMap<TenantId, String>,
+}
+
+impl<'a> Admission<'a> {
+    /// Starts from what is granted already and grants `wishes`, the earlier first, as far as they fit. A wish of a tenant
+    /// that has a grant is for a change of it, and if refused leaves it as it was.
+    pub fn decide(host: &'a Host, granted: Grants, wishes: &[(TenantId, &Tenant)]) -> Admission<'a> {
+        let mut admission = Admission { host, grants: granted, proposal: None, refused: BTreeMap::new() };
+        admission.grant(wishes);
+        // A wish for less makes room for others: ask again as long as that helps.
+        while !admission.refused.is_empty() && admission.proposal.is_some() {
+            let refused: Vec<(TenantId, &Tenant)> =
+                wishes.iter().copied().filter(|(id, _)| admission.refused.contains_key(id)).collect();
+            let before = refused.len();
+            let proposal = admission.proposal.take();
+            admission.refused.clear();
+            admission.grant(&refused);
+            if admission.refused.len() == before {
+                admission.proposal = proposal;
+                break;
+            }
+        }
+        admission
+    }
+
+    /// Halves what does not fit as a whole, so that k refusals among n wishes cost about k log n plans, not n.
+    fn grant(&mut self, wishes: &[(TenantId, &Tenant)]) {
+        let [first, ..] = wishes else { return };
+        let mut grants = self.grants.clone();
+        grants.extend(wishes.iter().map(|&(id, tenant)| (id, tenant.clone())));
+        match propose(self.host, &grants) {
+            Ok(proposal) => {
+                self.grants = grants;
+                self.proposal = Some(proposal);
+            }
+            Err(refusal) if wishes.len() == 1 => {
+                self.refused.insert(first.0, reason(&refusal));
+            }
+            Err(_) => {
+                let (earlier, later) = wishes.split_at(wishes.len() / 2);
+                self.grant(earlier);
+                self.grant(later);
+            }
+        }
+    }
+}
+
+fn reason(refusal: &Refusal) -> String {
+    match refusal {
+        Refusal::Infeasible(infeasible) => infeasible.to_string(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,97 @@
+//! From reservations to a certified table: planner, encoder and certifier in a row.
+
+use std::collections::BTreeMap;
+
+use rota_model::{Host, Model, Reservation, Tenant, TenantId};
+use rota_plan::{Infeasible, Plan};
+use rota_table::{
+    Certified, CpuSource, EncodeError, Promise, SlotSource, TableSource, VcpuSource, Violation, certify,
+    encode,
+};
+
+/// The reserved tenants that a table is for, by their numbers in the scheduler.
+pub type Grants = BTreeMap<TenantId, Tenant>;
+
+/// A table that may be installed, and what there is to say about it.
+#[derive(Debug)]
+pub struct Proposal {
+    /// The table.
+    pub table: Certified,
+    /// Its length in ns.
+    pub length_ns: u64,
+    /// How many vCPUs have slots in it.
+    pub vcpus: usize,
+    /// How many CPUs have slots in it.
+    pub cpus: usize,
+}
+
+/// Why there is no table.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The promises cannot all be kept.
+    #[error(transparent)]
+    Infeasible(#[from] Infeasible),
+    /// The plan is too large for the table's format.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// A mistake of the planner, caught before it could do harm.
+    #[error("the planned table breaks a promise and is not used; this is a bug in the planner: {0}")]
+    Violation(#[from] Violation),
+}
+
+/// Plans, encodes and certifies a table for `grants`. Pure and deterministic, like its parts.
+///
+/// # Errors
+/// If a promise cannot be kept; see [`Refusal`].
+pub fn propose(host: &Host, grants: &Grants) -> Result<Proposal, Refusal> {
+    let model = Model { host: host.clone(), tenants: grants.values().cloned().collect() };
+    let ids: Vec<TenantId> = grants.keys().copied().collect();
+    let plan = rota_plan::plan(&model, &rota_plan::Options::default())?;
+    let bytes = encode(&source(&plan, &ids))?;
+    let table = certify(&bytes, &promises(&model, &ids))?;
+    let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
+    Ok(Proposal { table, length_ns: plan.table_length_ns, vcpus: plan.vcpus.len(), cpus })
+}
+
+/// A plan as the encoder takes it. `ids` has the scheduler's number of each tenant of the planned model.
+pub fn source(plan: &Plan, ids: &[TenantId]) -> TableSource {
+    let slot = |slot: &rota_plan::Slot| SlotSource {
+        start_ns: ns(slot.start_ns),
+        end_ns: ns(slot.end_ns),
+        vcpu: slot.vcpu,
+    };
+    let cpus = plan.cpus.iter().map(|cpu| CpuSource {
+        cpu: cpu.cpu,
+        length_ns: ns(cpu.length_ns),
+        slots: cpu.slots.iter().map(slot).collect(),
+    });
+    let vcpus = plan.vcpus.iter().map(|vcpu| VcpuSource {
+        tenant: ids[vcpu.tenant as usize],
+        index: vcpu.index,
+        reservation: Reservation { share: vcpu.share, latency_ns: vcpu.latency_ns, capped: vcpu.capped },
+        budget_ns: ns(vcpu.budget_ns),
+        period_ns: ns(vcpu.period_ns),
+    });
+    TableSource { length_ns: ns(plan.table_length_ns), cpus: cpus.collect(), vcpus: vcpus.collect() }
+}
+
+/// What the reserved tenants of `model` are promised, straight from their reservations. `ids` as for [`source`].
+pub fn promises(model: &Model, ids: &[TenantId]) -> Vec<Promise> {
+    let tenant_cpus = model.host.tenant_cpus();
+    let mut promises = Vec::new();
+    for (tenant, &id) in model.tenants.iter().zip(ids) {
+        let Some(reservation) = tenant.reservation() else { continue };
+        promises.extend((0..tenant.vcpus).map(|index| Promise {
+            tenant: id,
+            index,
+            reservation,
+            cpus: tenant.vcpu_cpus(index, &tenant_cpus),
+        }));
+    }
+    promises
+}
+
+/// Every time in a table is within a hyperperiod of 102,702,600 ns.
+fn ns(time: u64) -> u32 {
+    u32::try_from(time).expect("a table's times are at most its length, which fits 32 bits")
+}
