@@ -65,6 +65,20 @@ fn broken_links(sources: &[Source]) -> Vec<String> {
     findings
 }
 
+/// Folders whose files the documents name in code spans.
+const NAMED: &[&str] = &["crates/", "docs/", "examples/", "scripts/", "xtask/"];
+
+fn missing_files(source: &Source) -> Vec<String> {
+    let spans = source.text.split('`').skip(1).step_by(2);
+    spans
+        .filter(|span| source.extension() == "md" && NAMED.iter().any(|folder| span.starts_with(folder)))
+        .filter(|span| {
+            span.chars().all(|c| c.is_alphanumeric() || "/._-".contains(c)) && !root().join(span).exists()
+        })
+        .map(|span| format!("{}: names `{span}`, which does not exist", source.path))
+        .collect()
+}
+
 fn crates_without_a_place(sources: &[Source]) -> Vec<String> {
     let architecture =
         sources.iter().find(|source| source.path == ARCHITECTURE).map_or("", |page| &page.text);
@@ -127,6 +141,11 @@ fn links_lead_somewhere() {
 }
 
 #[test]
+fn named_files_exist() {
+    check_each(missing_files);
+}
+
+#[test]
 fn every_crate_has_its_section() {
     check(crates_without_a_place);
 }
@@ -154,6 +173,15 @@ fn catches_broken_links() {
         ["gone.md", "../README.md#nothing", "no.svg"]
             .map(|link| format!("docs/A.md: the link `{link}` leads nowhere"))
     );
+}
+
+#[test]
+fn catches_missing_files() {
+    let page = Source::new(
+        "README.md",
+        "see `crates/rota/Cargo.toml`, `crates/gone.rs` and `scripts/`; `crates/*`\n",
+    );
+    assert_eq!(missing_files(&page), ["README.md: names `crates/gone.rs`, which does not exist"]);
 }
 
 #[test]

@@ -2,24 +2,31 @@
 
 use super::{Source, check, check_each};
 
-/// Crates that are pure: the same input gives the same bytes, so no I/O, no clock, no threads, no environment, no
-/// maps whose order differs from run to run.
-const PURE: &[&str] = &["rota-model", "rota-plan", "rota-table"];
-const IMPURE: &[&str] = &[
-    "std::fs",
-    "std::io",
-    "std::net",
-    "std::env",
-    "std::process",
-    "std::thread",
-    "std::time::Instant",
-    "std::time::SystemTime",
-    "Instant::now",
-    "SystemTime::now",
-    "HashMap",
-    "HashSet",
-    "println!",
+/// Words that must not stand in the code of some crates, and why. The same input gives the same bytes there.
+const IMPURE: &[(&[&str], &[&str], &str)] = &[
+    (
+        &["rota-model", "rota-plan", "rota-table"],
+        &[
+            "std::fs",
+            "std::io",
+            "std::net",
+            "std::env",
+            "std::process",
+            "std::thread",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "Instant::now",
+            "SystemTime::now",
+            "println!",
+        ],
+        "no I/O, no clock, no environment here",
+    ),
+    (&["rota-plan"], &["f32", "f64"], "no floating point here"),
 ];
+
+/// The one header that may name what the kernel offers, and what names it.
+const KERNEL_HEADER: &str = "crates/rota-sched/src/bpf/kernel.bpf.h";
+const KERNEL_WORDS: &[&str] = &["__ksym", "#include <"];
 
 /// (crate, what it must not depend on). Tests are free: they may hold a planner's table against the certifier.
 const WALLS: &[(&str, &[&str])] = &[
@@ -36,14 +43,29 @@ fn without_tests(source: &Source) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn impurities(source: &Source) -> Vec<String> {
-    let is_pure = PURE.iter().any(|name| source.path.starts_with(&format!("crates/{name}/src/")));
-    if !is_pure || source.path.ends_with("/tests.rs") {
+    let mut findings = vec![];
+    for (crates, words, why) in IMPURE {
+        let is_meant = crates.iter().any(|name| source.path.starts_with(&format!("crates/{name}/src/")));
+        if !is_meant || source.path.ends_with("/tests.rs") {
+            continue;
+        }
+        for (number, line) in without_tests(source).filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for word in words.iter().filter(|word| line.contains(**word)) {
+                findings.push(format!("{}:{number}: `{word}`: {why}", source.path));
+            }
+        }
+    }
+    findings
+}
+
+fn kernel_calls(source: &Source) -> Vec<String> {
+    if !source.path.starts_with("crates/rota-sched/src/bpf/") || source.path == KERNEL_HEADER {
         return vec![];
     }
     let mut findings = vec![];
-    for (number, line) in without_tests(source).filter(|(_, line)| !line.trim_start().starts_with("//")) {
-        for word in IMPURE.iter().filter(|word| line.contains(**word)) {
-            findings.push(format!("{}:{number}: `{word}` in a crate that is pure", source.path));
+    for (number, line) in source.lines() {
+        for word in KERNEL_WORDS.iter().filter(|word| line.contains(**word)) {
+            findings.push(format!("{}:{number}: `{word}` belongs in {KERNEL_HEADER}", source.path));
         }
     }
     findings
@@ -74,15 +96,21 @@ fn crates_know_only_what_they_may() {
     check_each(breaches);
 }
 
-/// A crate renamed would leave its rules behind, guarding nothing.
+#[test]
+fn kernel_calls_are_listed_in_one_header() {
+    check_each(kernel_calls);
+}
+
+/// A crate or header renamed would leave its rules behind, guarding nothing.
 #[test]
 fn every_rule_has_its_crate() {
     check(|sources| {
-        let names = PURE.iter().chain(WALLS.iter().map(|(name, _)| name));
+        let names = IMPURE.iter().flat_map(|(crates, ..)| *crates).chain(WALLS.iter().map(|(name, _)| name));
         names
             .map(|name| format!("crates/{name}/Cargo.toml"))
-            .filter(|manifest| !sources.iter().any(|source| source.path == *manifest))
-            .map(|manifest| format!("{manifest}: has rules and does not exist"))
+            .chain([KERNEL_HEADER.to_owned()])
+            .filter(|path| !sources.iter().any(|source| source.path == *path))
+            .map(|path| format!("{path}: has rules and does not exist"))
             .collect()
     });
 }
@@ -92,8 +120,20 @@ fn catches_impurities() {
     let clock = "use std::time::Instant;\n";
     assert_eq!(impurities(&Source::new("crates/rota-plan/src/edf.rs", clock)).len(), 1);
     assert!(impurities(&Source::new("crates/rota-lab/src/vm.rs", clock)).is_empty());
+    assert_eq!(
+        impurities(&Source::new("crates/rota-plan/src/edf.rs", "x: f64; y: HashMap<u8, u8>")).len(),
+        2
+    );
+    assert!(impurities(&Source::new("crates/rota-model/src/share.rs", "x: f64")).is_empty());
     let tests_only = format!("// like std::fs\n#[cfg(test)]\nmod tests {{\n    {clock}}}\n");
     assert!(impurities(&Source::new("crates/rota-plan/src/edf.rs", &tests_only)).is_empty());
+}
+
+#[test]
+fn catches_kernel_calls() {
+    let call = "#include <bpf/bpf_helpers.h>\nvoid f(void) __ksym;\n";
+    assert_eq!(kernel_calls(&Source::new("crates/rota-sched/src/bpf/pick.bpf.h", call)).len(), 2);
+    assert!(kernel_calls(&Source::new(KERNEL_HEADER, call)).is_empty());
 }
 
 #[test]
