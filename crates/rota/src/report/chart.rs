@@ -51,7 +51,7 @@ impl Scale {
     }
 
     /// Where `value` stands, in percent of the width.
-    fn place(&self, value: f64) -> f64 {
+    pub fn place(&self, value: f64) -> f64 {
         let part = match *self {
             Scale::Linear { max } => value / max,
             Scale::Log { min, max } => (value.max(min) / min).log10() / (max / min).log10(),
@@ -60,7 +60,7 @@ impl Scale {
     }
 
     /// Values that get a grid line.
-    fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         match *self {
             Scale::Linear { max } => {
                 let step = step(max);
@@ -264,7 +264,7 @@ pub fn bar(name: &str, note: &str, parts: &[Part]) -> Markup {
 }
 
 /// Text near an edge runs inwards from its place, or it would be cut off.
-fn anchor(x: f64) -> &'static str {
+pub fn anchor(x: f64) -> &'static str {
     match x {
         ..6.0 => "from",
         94.0.. => "upto",
@@ -274,7 +274,7 @@ fn anchor(x: f64) -> &'static str {
 
 /// A policy's mark, around a place in percent and pixels. The shapes differ, so that nobody has to tell the colours
 /// apart.
-fn shape(policy: Policy, x: f64, y: f64) -> Markup {
+pub fn shape(policy: Policy, x: f64, y: f64) -> Markup {
     let class = class(policy);
     let x = percent(x);
     html! {
@@ -291,7 +291,8 @@ pub fn class(policy: Policy) -> &'static str {
     policy.name()
 }
 
-fn percent(value: f64) -> String {
+/// As SVG writes a part of the width.
+pub fn percent(value: f64) -> String {
     format!("{value:.2}%")
 }
 

@@ -1,10 +1,13 @@
 //! The page: headline, conditions, charts, table.
 
+use std::collections::BTreeSet;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use rota_lab::scenario::Policy;
 use rota_lab::scenario::result::{Clock, PolicyResult, TenantResult};
 
 use super::chart::{self, Mark, Part, Row, Rows, Scale};
+use super::curve::{self, Curve};
 use super::finding::{self, Summary, Verdict, label};
 use super::format;
 
@@ -33,6 +36,7 @@ pub fn render(results: &[PolicyResult], timetable: Option<&str>) -> String {
                     (verdicts(&summaries))
                     (conditions(results))
                     (blackouts(results))
+                    (distribution(results))
                     (shares(results))
                     (requests(results))
                     (cpu_time(results))
@@ -84,7 +88,7 @@ fn conditions(results: &[PolicyResult]) -> Markup {
             div { dt { "CPUs" } dd { (first.cpus) } }
             div { dt { "Clock" } dd { @match first.clock {
                 Clock::Real => "real time",
-                Clock::Counted => "instructions counted",
+                Clock::Instructions => "instructions counted",
             } } }
             div { dt { "Measured" } dd { (format::round_time(first.window_ns)) " each" } }
             div { dt { "After" } dd { (format::round_time(first.warm_up_ns)) " of warm-up" } }
@@ -166,6 +170,30 @@ fn blackouts(results: &[PolicyResult]) -> Markup {
          Equal distances are equal factors; the tinted side lies beyond the promise.",
         &rows,
     )
+}
+
+/// How often whoever has a promise waited how long.
+fn distribution(results: &[PolicyResult]) -> Markup {
+    let curves = results.iter().map(|result| {
+        let reserved = result.tenants.iter().filter(|tenant| is_reserved(tenant));
+        Curve::of(result.policy, reserved.map(|tenant| &tenant.blackouts.histogram))
+    });
+    let bounds: BTreeSet<u64> = results
+        .iter()
+        .flat_map(|result| &result.tenants)
+        .filter_map(|tenant| tenant.latency_bound_ns)
+        .collect();
+    let Some(picture) = curve::draw(&curves.collect::<Vec<_>>(), &bounds) else {
+        return html! {};
+    };
+    html! {
+        section {
+            h2 { "How often, how long" }
+            p.words { "How many blackouts of at least a length all reserved tenants together had. Both scales are \
+                logarithmic: equal distances are equal factors." }
+            (picture)
+        }
+    }
 }
 
 fn shares(results: &[PolicyResult]) -> Markup {
