@@ -9,8 +9,11 @@ use rota_sched::{Cause, CpuAccount, QueueAccount};
 use crate::life::TenantView;
 use crate::status::{ByCause, CpuStatus, State, TenantStatus};
 
-/// Readings kept, of which the first and the last make the window.
-const READINGS: usize = 6;
+/// What is called now is measured over this time, in ns.
+const WINDOW_NS: u64 = 5_000_000_000;
+
+/// A reading that follows another this soon replaces it, so that asking often does not fill the memory.
+const READING_MIN_NS: u64 = 500_000_000;
 
 /// All counters at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +26,7 @@ pub struct Reading {
     pub cpus: Vec<CpuAccount>,
 }
 
-/// The last readings.
+/// The readings of the last [`WINDOW_NS`]; the first and the last make the window.
 #[derive(Clone, Debug, Default)]
 pub struct Accounts {
     readings: VecDeque<Reading>,
@@ -89,8 +92,14 @@ impl Accounts {
             missed_line(&tenant, &then, &reading.sum(tenant.id))
         });
         let lines = lines.collect();
+        let since_ns = reading.at_ns.saturating_sub(WINDOW_NS);
+        if let [.., last_but_one, last] = self.readings.make_contiguous()
+            && last.at_ns - last_but_one.at_ns < READING_MIN_NS
+        {
+            self.readings.pop_back();
+        }
         self.readings.push_back(reading);
-        if self.readings.len() > READINGS {
+        while self.readings.get(1).is_some_and(|second| second.at_ns <= since_ns) {
             self.readings.pop_front();
         }
         lines
@@ -340,6 +349,17 @@ mod tests {
         reading.queues[0].missed = 1;
         reading.queues[0].missed_by_cause = [0, 0, 0, 1, 0, 0];
         assert!(say(&reading)[0].ends_with("host steal 1"));
+    }
+
+    #[test]
+    fn asking_often_neither_fills_the_memory_nor_shortens_the_window() {
+        let mut accounts = Accounts::default();
+        for millisecond in 0..20_000 {
+            let reading = Reading { at_ns: millisecond * 1_000_000, ..Reading::default() };
+            accounts.update(reading, std::iter::empty());
+        }
+        assert!(accounts.readings.len() <= 12, "{}", accounts.readings.len());
+        assert!((WINDOW_NS..WINDOW_NS + 2 * READING_MIN_NS).contains(&accounts.window_ns()));
     }
 
     #[test]

@@ -2,40 +2,9 @@
 //! against a record of what was asked.
 
 use anyhow::Result;
-use rota_model::{Class, TenantId};
-use rota_sched::{CpuAccount, QueueAccount};
+use rota_model::TenantId;
+use rota_sched::{CpuAccount, Installed, QueueAccount, Scheduler, TenantSpec};
 use rota_table::Certified;
-
-/// What the scheduler is told about a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantSpec {
-    /// Its number.
-    pub id: TenantId,
-    /// How it is served.
-    pub class: Class,
-    /// How many vCPUs it has.
-    pub vcpus: u32,
-    /// What serves it.
-    pub kind: TenantKind,
-}
-
-/// What a tenant's vCPUs are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TenantKind {
-    /// Servers, in each of which any thread may run.
-    Container,
-    /// Threads.
-    Vm,
-}
-
-/// A published table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Installed {
-    /// Its number.
-    pub generation: u64,
-    /// When all CPUs adopt it, on CLOCK_MONOTONIC.
-    pub adopted_at_ns: u64,
-}
 
 /// Enacts tables and keeps accounts.
 pub trait Enactor {
@@ -51,7 +20,7 @@ pub trait Enactor {
     fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()>;
     /// It is what it was before.
     fn vcpu_thread_unbind(&self, tid: i32) -> Result<()>;
-    /// Publishes a table. All CPUs adopt it at one time, which the answer tells.
+    /// Installs a table. All CPUs adopt it at one time, which the answer tells.
     fn install(&mut self, table: Certified) -> Result<Installed>;
     /// The CPUs over which background threads are spread, each as often as it shall carry one.
     fn spread_background(&self, cpus: &[u32]) -> Result<()>;
@@ -61,4 +30,50 @@ pub trait Enactor {
     fn cpus(&self) -> Result<Vec<CpuAccount>>;
     /// Why the kernel has thrown the scheduler out, once it has.
     fn exited(&self) -> Option<String>;
+}
+
+impl Enactor for Scheduler {
+    fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
+        self.tenant_set(spec)
+    }
+
+    fn tenant_remove(&self, id: TenantId) -> Result<()> {
+        self.tenant_remove(id)
+    }
+
+    fn cgroup_bind(&self, cgroup: u64, id: TenantId) -> Result<()> {
+        self.cgroup_bind(cgroup, id)
+    }
+
+    fn cgroup_unbind(&self, cgroup: u64) -> Result<()> {
+        self.cgroup_unbind(cgroup)
+    }
+
+    fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()> {
+        self.vcpu_thread_bind(tid, id, index)
+    }
+
+    fn vcpu_thread_unbind(&self, tid: i32) -> Result<()> {
+        self.vcpu_thread_unbind(tid)
+    }
+
+    fn install(&mut self, table: Certified) -> Result<Installed> {
+        self.install(table)
+    }
+
+    fn spread_background(&self, cpus: &[u32]) -> Result<()> {
+        self.spread_background(cpus)
+    }
+
+    fn queues(&self) -> Result<Vec<QueueAccount>> {
+        self.queues()
+    }
+
+    fn cpus(&self) -> Result<Vec<CpuAccount>> {
+        self.cpus()
+    }
+
+    fn exited(&self) -> Option<String> {
+        self.exited()
+    }
 }

@@ -18,19 +18,16 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rota_model::{Class, Host, Model, Reservation, Tenant, TenantId};
+use rota_sched::{SYSTEM, TenantKind, TenantSpec};
 use rota_table::Certified;
 
 use crate::cgroup::Found;
-use crate::enactor::{TenantKind, TenantSpec};
 use crate::planning::{Grants, propose};
 use crate::status::State;
 use admission::Admission;
 
 /// Changes within this time go into one plan.
 const SETTLE_NS: u64 = 20_000_000;
-
-/// The system's own tenant has this number in the scheduler; others begin above.
-const SYSTEM_ID: TenantId = 0;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -195,7 +192,7 @@ impl Life {
             due_ns: None,
         };
         if let Some(system) = system {
-            life.enter(SYSTEM_ID, now_ns, system, None);
+            life.enter(SYSTEM, now_ns, system, None);
         }
         life
     }
@@ -322,7 +319,7 @@ impl Life {
         // Two of one name cannot be here: the one that was has gone unseen.
         self.vanished(now_ns, name, said);
         said.push(format!("{name}: appeared in cgroup {}: {}", cgroup.path.display(), describe(&tenant)));
-        let free = (SYSTEM_ID + 1..).find(|id| !self.entries.contains_key(id));
+        let free = (SYSTEM + 1..).find(|id| !self.entries.contains_key(id));
         self.enter(free.expect("fewer tenants than numbers"), now_ns, tenant, Some(cgroup));
     }
 
@@ -515,8 +512,9 @@ impl Life {
             (None, Class::Reserved(_)) => Class::Background,
             (None, class) => class,
         };
-        let granted = [now, next].into_iter().flatten().map(|tenant| tenant.vcpus).max();
-        let vcpus = granted.unwrap_or(0).max(entry.tenant.vcpus);
+        // No more than what each table has slots for, or the scheduler would take it for a tenant without any.
+        let granted = [now, next].into_iter().flatten().map(|tenant| tenant.vcpus).min();
+        let vcpus = granted.unwrap_or(entry.tenant.vcpus);
         let kind = if entry.is_vm { TenantKind::Vm } else { TenantKind::Container };
         let bound = entry.threads.iter().filter(|(index, _)| **index < vcpus);
         Told {

@@ -1,9 +1,12 @@
-//! The configuration's files: `rota.toml`, and one file a tenant in the folder `tenants.d` beside it.
+//! The configuration's files: `rota.toml`, and one file a tenant in the folder `tenants.d` beside it. Read, and watched.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use inotify::{Inotify, WatchMask};
 use rota_model::config::Source;
 
 /// The folder of tenants' files that belongs to a configuration file.
@@ -31,7 +34,7 @@ pub fn read(config: &Path) -> Result<Vec<Source>> {
             tenants.sort();
             paths.extend(tenants);
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(error).with_context(|| format!("reading {}", folder.display())),
     }
     paths.iter().map(|path| read_one(path)).collect()
@@ -45,6 +48,70 @@ fn read_one(path: &Path) -> Result<Source> {
 fn is_tenant_file(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     !hidden && path.extension() == Some(OsStr::new("toml"))
+}
+
+/// Tells when the files may have changed. The folders are watched, not the files: most editors replace a file.
+#[derive(Debug)]
+pub struct Watch {
+    config: PathBuf,
+    inotify: Inotify,
+}
+
+impl Watch {
+    /// Begins to watch the folder of `config`, and its `tenants.d` as soon as there is one.
+    ///
+    /// # Errors
+    /// If the folder cannot be watched.
+    pub fn open(config: &Path) -> Result<Watch> {
+        let inotify = Inotify::init().context("starting inotify")?;
+        let watch = Watch { config: config.to_owned(), inotify };
+        watch.add()?;
+        Ok(watch)
+    }
+
+    fn add(&self) -> Result<()> {
+        let folder = match self.config.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder,
+            _ => Path::new("."),
+        };
+        // CREATE is for `tenants.d` itself; a file counts when it has been written and closed.
+        let mask = WatchMask::CREATE | WatchMask::CLOSE_WRITE | WatchMask::MOVE | WatchMask::DELETE;
+        let mut watches = self.inotify.watches();
+        watches.add(folder, mask).with_context(|| format!("watching {}", folder.display()))?;
+        let tenants = tenants_folder(&self.config);
+        match watches.add(&tenants, mask) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("watching {}", tenants.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether anything has happened in the folders since the last time.
+    ///
+    /// # Errors
+    /// If a folder cannot be watched any more.
+    pub fn changed(&mut self) -> Result<bool> {
+        let mut changed = false;
+        let mut buffer = [0; 4096];
+        loop {
+            match self.inotify.read_events(&mut buffer) {
+                Ok(events) => changed |= events.count() > 0,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error).context("reading inotify events of the configuration"),
+            }
+        }
+        if changed {
+            self.add()?;
+        }
+        Ok(changed)
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
 }
 
 #[cfg(test)]
@@ -69,6 +136,23 @@ mod tests {
         let sources = read(&config).unwrap();
         assert_eq!(names(&sources), ["rota.toml", "a.toml", "b.toml"]);
         assert_eq!(sources[1].text, "a.toml");
+    }
+
+    #[test]
+    fn edits_are_seen_also_in_a_folder_that_comes_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("rota.toml");
+        fs::write(&config, "").unwrap();
+        let mut watch = Watch::open(&config).unwrap();
+        assert!(!watch.changed().unwrap());
+        fs::write(folder.path().join("new"), "[host]").unwrap();
+        fs::rename(folder.path().join("new"), &config).unwrap();
+        assert!(watch.changed().unwrap());
+        fs::create_dir(tenants_folder(&config)).unwrap();
+        assert!(watch.changed().unwrap());
+        fs::write(tenants_folder(&config).join("a.toml"), "").unwrap();
+        assert!(watch.changed().unwrap());
+        assert!(!watch.changed().unwrap());
     }
 
     #[test]

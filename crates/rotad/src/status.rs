@@ -8,7 +8,9 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 /// Where the daemon listens unless told otherwise.
@@ -166,7 +168,7 @@ pub struct CpuStatus {
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
-    _lock: File,
+    _lock: Flock<File>,
 }
 
 impl Server {
@@ -180,16 +182,13 @@ impl Server {
         }
         let lock_path = path.with_extension("lock");
         let lock = File::create(&lock_path).with_context(|| format!("creating {}", lock_path.display()))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => bail!(
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| match error {
+            Errno::EWOULDBLOCK => anyhow!(
                 "another `rota up` runs already (it holds {}); stop it first, or give this one another --socket",
                 lock_path.display()
             ),
-            Err(std::fs::TryLockError::Error(error)) => {
-                return Err(error).with_context(|| format!("locking {}", lock_path.display()));
-            }
-        }
+            error => anyhow!("locking {}: {error}", lock_path.display()),
+        })?;
         match std::fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("replacing {}", path.display()));

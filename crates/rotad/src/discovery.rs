@@ -1,0 +1,111 @@
+//! Which tenants come and go: the tree of cgroups, the running VMs and the configuration, looked at together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use anyhow::Result;
+use rota_model::{Match, Model};
+
+use crate::cgroup::{Discovered, Found, Tree, discover};
+use crate::life::Event;
+use crate::vm::{ThreadScan, running_vms};
+
+/// What was found so far.
+#[derive(Debug)]
+pub struct Discovery {
+    tree: Tree,
+    proc: PathBuf,
+    threads: ThreadScan,
+    vms: BTreeMap<(String, String), PathBuf>,
+    seen: Discovered,
+}
+
+impl Discovery {
+    /// Begins to watch the tree of cgroups.
+    ///
+    /// # Errors
+    /// As [`Tree::open`].
+    pub fn open(cgroup_root: PathBuf, proc: PathBuf) -> Result<Discovery> {
+        let tree = Tree::open(cgroup_root)?;
+        let threads = ThreadScan::new(&proc);
+        Ok(Discovery { tree, proc, threads, vms: BTreeMap::new(), seen: Discovered::default() })
+    }
+
+    /// Takes in what inotify has reported about cgroups. Says whether to [`Discovery::look`].
+    ///
+    /// # Errors
+    /// As [`Tree::refresh`].
+    pub fn refresh(&mut self) -> Result<bool> {
+        self.tree.refresh()
+    }
+
+    /// Reads the whole tree anew, for what inotify may have missed. Says whether to [`Discovery::look`].
+    ///
+    /// # Errors
+    /// As [`Tree::rescan`].
+    pub fn rescan(&mut self) -> Result<bool> {
+        self.tree.rescan()
+    }
+
+    /// Looks for running VMs, if any tenant is matched by VM. Says whether to [`Discovery::look`].
+    pub fn scan_vms(&mut self, model: &Model) -> bool {
+        let wanted = |matcher: &Match| matches!(matcher, Match::Vm { .. });
+        if !model.tenants.iter().filter_map(|tenant| tenant.matcher.as_ref()).any(wanted) {
+            return !std::mem::take(&mut self.vms).is_empty();
+        }
+        let vms = running_vms(&self.proc, self.tree.root());
+        let changed = vms != self.vms;
+        self.vms = vms;
+        changed
+    }
+
+    /// Finds the model's tenants. Returns what has changed since the last time, those that went first, and what there is
+    /// to say about tenants that match one cgroup.
+    pub fn look(&mut self, model: &Model) -> (Vec<Event>, Vec<String>) {
+        let matchers =
+            model.tenants.iter().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));
+        let now = discover(self.tree.cgroups(), &self.vms, matchers);
+        let before = std::mem::replace(&mut self.seen, now);
+        let now = &self.seen;
+
+        let mut events = Vec::new();
+        for (name, cgroup) in &before.found {
+            if now.found.get(name) != Some(cgroup) {
+                self.threads.forget(&self.tree.root().join(&cgroup.path));
+                events.push(Event::Vanished { tenant: name.clone() });
+            }
+        }
+        // In the configuration's order: on a full host, the earlier tenant has the place.
+        for tenant in &model.tenants {
+            let Some(cgroup) = now.found.get(&tenant.name) else { continue };
+            if before.found.get(&tenant.name) != Some(cgroup) {
+                events.push(Event::Appeared { tenant: tenant.name.clone(), cgroup: cgroup.clone() });
+            }
+        }
+        (events, conflict_lines(now, &before.conflicts))
+    }
+
+    /// Looks for vCPU threads in the tenants' cgroups.
+    pub fn scan_threads(&mut self) -> Vec<Event> {
+        let root = self.tree.root();
+        let scan = |(name, cgroup): (&String, &Found)| Event::Threads {
+            tenant: name.clone(),
+            threads: self.threads.vcpus(&root.join(&cgroup.path)),
+        };
+        self.seen.found.iter().map(scan).collect()
+    }
+}
+
+fn conflict_lines(now: &Discovered, before: &BTreeSet<(String, String)>) -> Vec<String> {
+    let line = |(tenant, owner): &(String, String)| {
+        format!("{tenant}: left out, its cgroup is {owner}'s; give each tenant a cgroup of its own")
+    };
+    now.conflicts.difference(before).map(line).collect()
+}
+
+impl AsFd for Discovery {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.tree.as_fd()
+    }
+}

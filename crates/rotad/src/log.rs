@@ -1,0 +1,9 @@
+//! The daemon's log: one line an event, on standard error.
+
+use std::time::SystemTime;
+
+/// Writes one line with the time in UTC. A message of several lines becomes one.
+pub fn say(message: &str) {
+    let time = humantime::format_rfc3339_millis(SystemTime::now());
+    eprintln!("{time} {}", message.replace('\n', "; "));
+}
