@@ -30,7 +30,8 @@ fn located(file: &File, error: &toml::de::Error) -> ConfigError {
 fn unquoted(line: &str, column: usize) -> Option<&str> {
     let (key, rest) = line.split_once('=')?;
     let value = rest.split('#').next()?.trim();
-    let word = value.starts_with(|first: char| first.is_alphanumeric() || "-+".contains(first));
+    let word = value.starts_with(|first: char| first.is_ascii_alphanumeric() || "-+".contains(first))
+        && value.chars().all(|c| c.is_ascii_alphanumeric() || " .,:_@+-*/%{}".contains(c));
     (word && value.len() <= 60 && column > key.len()).then_some(value)
 }
 
@@ -54,4 +55,19 @@ fn bare(text: &str) -> Option<String> {
     let text = text.trim().trim_matches(['[', ']']).trim();
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
     (plain && !text.is_empty() && text.len() <= 60).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A NUL behind a word once came out raw, on the terminal that shows the error.
+    #[test]
+    fn only_plain_words_are_shown_as_they_are() {
+        assert_eq!(unquoted("cpus = 0-3 # all", 7), Some("0-3"));
+        assert_eq!(unquoted("cpus = 0-3", 2), None);
+        for line in ["=a=\0a", "cpus = 0\x1b[2J", "cpus = \"0", "cpus = .5", "cpus = é"] {
+            assert_eq!(unquoted(line, line.len() - 1), None, "{line:?}");
+        }
+    }
 }
