@@ -2,6 +2,8 @@
 
 use rota_model::TenantId;
 
+use crate::shared::{CpuCounters, QueueCounters, QueueHead};
+
 /// What kept an owner from its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
@@ -77,4 +79,43 @@ pub struct CpuAccount {
     pub second_level_ns: u64,
     /// Time taken from tenants, by cause: indexed as [`Cause::ALL`].
     pub lost_ns: [u64; 6],
+}
+
+impl QueueAccount {
+    /// Reads a queue's entry of the map.
+    pub(crate) fn decode(tenant: TenantId, vcpu: Option<u32>, entry: &[u8]) -> QueueAccount {
+        let (head, rest) = entry.split_at(size_of::<QueueHead>());
+        let head: QueueHead = bytemuck::pod_read_unaligned(head);
+        let counters: QueueCounters = bytemuck::pod_read_unaligned(&rest[..size_of::<QueueCounters>()]);
+        QueueAccount {
+            tenant,
+            vcpu,
+            used_ns: counters.used_ns,
+            used_in_slots_ns: counters.used_in_slots_ns,
+            wanted_ns: counters.wanted_ns,
+            blackout_max_ns: counters.blackout_max_ns,
+            missed: counters.missed,
+            missed_by_cause: counters.missed_by_cause,
+            lost_ns: counters.lost_ns,
+            dispatches: counters.dispatches,
+            migrations: counters.migrations,
+            runnable: head.nr_runnable,
+        }
+    }
+}
+
+impl CpuAccount {
+    /// Reads a CPU's entry of the map.
+    pub(crate) fn decode(cpu: u32, entry: &[u8]) -> CpuAccount {
+        let counters: CpuCounters = bytemuck::pod_read_unaligned(&entry[..size_of::<CpuCounters>()]);
+        CpuAccount {
+            cpu,
+            generation: counters.generation,
+            mixed: counters.mixed,
+            idle_ns: counters.idle_ns,
+            background_ns: counters.background_ns,
+            second_level_ns: counters.second_level_ns,
+            lost_ns: counters.lost_ns,
+        }
+    }
 }

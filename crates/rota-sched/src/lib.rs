@@ -4,5 +4,11 @@
 //! [`rota_table::Certified`].
 
 mod account;
+mod object;
+mod placement;
+mod queues;
+mod scheduler;
+mod shared;
 
 pub use account::{Cause, CpuAccount, QueueAccount};
+pub use scheduler::{Installed, Options, SYSTEM, Scheduler, TenantKind, TenantSpec};

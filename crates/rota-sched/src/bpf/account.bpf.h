@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Accounts: who ran for how long, how long each queue's blackouts were, and what was lost in a slot to whom.
+ *
+ * A *turn* is the time from when a task (or its account) starts on a CPU to when it ends there. A *blackout* of a queue
+ * is a time in which one of its threads would run and none does. Time is *lost* when a slot's owner would run and
+ * something that the table does not know has the CPU; it is counted by cause, so that no promise is broken silently.
+ */
+#ifndef ROTA_ACCOUNT_BPF_H
+#define ROTA_ACCOUNT_BPF_H
+
+#include "state.bpf.h"
+
+/* Whether more threads of the queue would run than do. */
+static __always_inline bool queue_waits(const struct queue_ctx *q)
+{
+	return q->nr_runnable > q->nr_running;
+}
+
+/* Under the queue's lock. */
+static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
+{
+	int i;
+
+	q->blackout_since = now;
+	for (i = 0; i < ROTA_NR_CAUSES; i++)
+		q->lost_at_blackout[i] = q->account.lost_ns[i];
+}
+
+/* The cause that took most since the blackout began; Rota itself if nothing else is known. */
+static __always_inline u32 blackout_cause(const struct queue_ctx *q)
+{
+	u64 most = 0;
+	u32 cause = ROTA_CAUSE_ROTA;
+	int i;
+
+	for (i = 0; i < ROTA_NR_CAUSES; i++) {
+		u64 lost = q->account.lost_ns[i] - q->lost_at_blackout[i];
+
+		if (lost > most) {
+			most = lost;
+			cause = i;
+		}
+	}
+	return cause;
+}
+
+/* Under the queue's lock: service begins again. */
+static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u64 now)
+{
+	u64 since = max_time(q->blackout_since, q->promised_from), length;
+	u32 cause;
+
+	q->blackout_since = 0;
+	if (!before(since, now))
+		return;
+	length = now - since;
+	if (length > q->account.blackout_max_ns)
+		q->account.blackout_max_ns = length;
+	if (!latency_ns || length <= latency_ns)
+		return;
+	q->account.missed++;
+	cause = blackout_cause(q);
+	if (cause < ROTA_NR_CAUSES)
+		q->account.missed_by_cause[cause]++;
+}
+
+/* A promise that came into force opens the account anew; what was before was not promised. */
+static __always_inline void follow_promise(struct queue_ctx *q, u64 promised_from)
+{
+	int i;
+
+	if (q->promised_from == promised_from)
+		return;
+	q->promised_from = promised_from;
+	q->account.blackout_max_ns = 0;
+	q->account.missed = 0;
+	for (i = 0; i < ROTA_NR_CAUSES; i++)
+		q->account.missed_by_cause[i] = 0;
+}
+
+static __always_inline void queue_gains_thread(struct queue_ctx *q, bool running, u64 now)
+{
+	bpf_spin_lock(&q->lock);
+	if (!q->nr_runnable++)
+		q->wanted_since = now;
+	if (running)
+		q->nr_running++;
+	if (!q->nr_running && !q->blackout_since)
+		blackout_begins(q, now);
+	bpf_spin_unlock(&q->lock);
+}
+
+static __always_inline void queue_loses_thread(struct queue_ctx *q, bool running, u64 now)
+{
+	bpf_spin_lock(&q->lock);
+	if (running && q->nr_running)
+		q->nr_running--;
+	if (q->nr_runnable && !--q->nr_runnable) {
+		q->account.wanted_ns += now - q->wanted_since;
+		q->blackout_since = 0;
+	}
+	bpf_spin_unlock(&q->lock);
+}
+
+/* Counts [from, to) as lost to the slot's owner, as far as it is in the slot and the owner would have run. */
+static __always_inline void count_lost(struct cpu_ctx *c, u32 cause, u64 from, u64 to)
+{
+	struct queue_ctx *owner;
+	u64 lost;
+
+	if (cause >= ROTA_NR_CAUSES)
+		return;
+	if (before(from, to))
+		c->account.lost_ns[cause] += to - from;
+	if (c->slot_queue == ROTA_NONE)
+		return;
+	owner = queue_ctx(c->slot_queue);
+	if (!owner || !queue_waits(owner))
+		return;
+	from = max_time(from, c->slot_start);
+	to = min_time(to, c->slot_end);
+	bpf_spin_lock(&owner->lock);
+	if (!owner->nr_running)
+		from = max_time(from, owner->blackout_since);
+	lost = before(from, to) ? to - from : 0;
+	owner->account.lost_ns[cause] += lost;
+	bpf_spin_unlock(&owner->lock);
+	c->slot_lost_ns += lost;
+}
+
+/* What interrupts and the hypervisor below have taken from this CPU, by the kernel's own accounts. */
+static __always_inline void read_stolen(u64 *interrupt_ns, u64 *steal_ns)
+{
+	const struct kernel_cpustat *stat;
+
+	*interrupt_ns = *steal_ns = 0;
+	if (!bpf_ksym_exists(&kernel_cpustat))
+		return;
+	stat = bpf_this_cpu_ptr(&kernel_cpustat);
+	*interrupt_ns = stat->cpustat[CPUTIME_SOFTIRQ] + stat->cpustat[CPUTIME_IRQ];
+	*steal_ns = stat->cpustat[CPUTIME_STEAL];
+}
+
+static __always_inline void turn_begins(struct cpu_ctx *c, u32 level, u64 now)
+{
+	c->level = level;
+	c->turn_since = now;
+	read_stolen(&c->interrupt_ns, &c->steal_ns);
+}
+
+/* What the turn took from what it was given, by level. */
+static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
+{
+	switch (c->level) {
+	case ROTA_LEVEL_BACKGROUND:
+		c->account.background_ns += used;
+		c->background_served = now;
+		break;
+	case ROTA_LEVEL_SECOND:
+		if (c->second_local < ROTA_LOCALS_MAX)
+			*second_budget(c, c->second_local) -= used;
+		c->account.second_level_ns += used;
+		break;
+	case ROTA_LEVEL_SHARED:
+		c->account.second_level_ns += used;
+		break;
+	case ROTA_LEVEL_FLOOR:
+		c->account.background_ns += used;
+		count_lost(c, ROTA_CAUSE_FLOOR, c->turn_since, now);
+		break;
+	case ROTA_LEVEL_KERNEL:
+		count_lost(c, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);
+		break;
+	}
+}
+
+/* Settles what queue `q` used on this CPU since the turn began. Returns the time used. */
+static __always_inline u64 turn_ends(struct cpu_ctx *c, struct queue_ctx *q, u64 now)
+{
+	u64 used = now - c->turn_since, interrupt, steal;
+	bool in_slot = c->level == ROTA_LEVEL_OWNER;
+
+	read_stolen(&interrupt, &steal);
+	interrupt -= c->interrupt_ns;
+	steal -= c->steal_ns;
+	c->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
+	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
+	bpf_spin_lock(&q->lock);
+	q->account.used_ns += used;
+	if (in_slot) {
+		q->account.used_in_slots_ns += used;
+		q->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
+		q->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
+	}
+	bpf_spin_unlock(&q->lock);
+	charge_level(c, used, now);
+	c->turn_since = now;
+	return used;
+}
+
+/* A thread of `q` starts to run: its blackout, if there was one, ends. */
+static __always_inline void service_begins(struct cpu_ctx *c, struct queue_ctx *q, struct rota_tenant *tenant, u64 now)
+{
+	bool owner = c->level == ROTA_LEVEL_OWNER;
+	u64 late;
+
+	bpf_spin_lock(&q->lock);
+	follow_promise(q, tenant->promised_from);
+	q->nr_running++;
+	q->account.dispatches++;
+	if (q->nr_running == 1 && q->blackout_since) {
+		late = now - max_time(c->slot_start, q->blackout_since);
+		if (owner && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
+			late -= c->slot_lost_ns;
+			q->account.lost_ns[ROTA_CAUSE_ROTA] += late;
+			c->account.lost_ns[ROTA_CAUSE_ROTA] += late;
+		}
+		blackout_ends(q, tenant->class == ROTA_CLASS_RESERVED ? tenant->latency_ns : 0, now);
+	}
+	bpf_spin_unlock(&q->lock);
+}
+
+/* A thread of `q` stops running; `runnable` if it would go on. */
+static __always_inline void service_ends(struct queue_ctx *q, bool runnable, u64 now)
+{
+	bpf_spin_lock(&q->lock);
+	if (q->nr_running)
+		q->nr_running--;
+	if (!q->nr_running && q->nr_runnable > !runnable)
+		blackout_begins(q, now);
+	bpf_spin_unlock(&q->lock);
+}
+
+#endif /* ROTA_ACCOUNT_BPF_H */

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the loader has the scheduler do, as programs that it runs by system call. Each argument was checked by the
+ * loader; nothing here can fail half-way.
+ */
+#ifndef ROTA_CONTROL_BPF_H
+#define ROTA_CONTROL_BPF_H
+
+#include "place.bpf.h"
+
+/*
+ * Publishes the table that the loader has put into a buffer (thesis section 4.2.1, "Synchronization-free table
+ * switching"). It comes into force at the next boundary that is at least half a round away; CPUs find it by the clock.
+ */
+SEC("syscall")
+int publish_table(struct rota_publish *arg)
+{
+	u64 now, boundary = arg->boundary_ns, from;
+	u32 buffer = arg->buffer, cpu;
+	volatile struct rota_table_ref *table;
+
+	if (!boundary || buffer >= ROTA_NR_BUFFERS)
+		return -EINVAL;
+	table = buffer ? &live.tables[1] : &live.tables[0];
+	table->generation = arg->generation;
+	bpf_preempt_disable();
+	now = bpf_ktime_get_ns();
+	from = (now + boundary / 2 + boundary) / boundary * boundary;
+	__sync_lock_test_and_set(&table->from_ns, from);
+	now = bpf_ktime_get_ns();
+	bpf_preempt_enable();
+	if (!before(now, from))
+		live.stalled_publishers++;
+	arg->from_ns = from;
+	arg->stored_ns = now;
+	/* So that every CPU sets its timer for the change-over, even one that had nothing to wait for. */
+	bpf_for(cpu, 0, nr_cpus)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* Moves the tasks that wait in a dispatch queue to where they belong since tenants or bindings have changed. */
+SEC("syscall")
+int rehome(struct rota_rehome *arg)
+{
+	struct task_struct *p;
+	struct bpf_iter_scx_dsq it;
+	u64 dsq = arg->dsq, moved = 0;
+
+	arg->moved = 0;
+	if (scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return 0;
+	bpf_rcu_read_lock();
+	if (bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		bpf_iter_scx_dsq_destroy(&it);
+		bpf_rcu_read_unlock();
+		return -EINVAL;
+	}
+	while ((p = bpf_iter_scx_dsq_next(&it))) {
+		struct task_ctx *t = task_ctx(p), now_there;
+		struct rota_tenant *tenant;
+		u64 target;
+
+		if (!t)
+			continue;
+		/* A copy: the task's own record changes only under its run queue's lock, which we do not hold. */
+		now_there = *t;
+		now_there.queue = classify(p, &now_there);
+		tenant = tenant_of(now_there.tenant);
+		if (!tenant)
+			continue;
+		target = dsq_of(p, &now_there, tenant, table_in_force(bpf_ktime_get_ns()));
+		if (target == dsq)
+			continue;
+		scx_bpf_dsq_move_set_vtime(&it, 0);
+		if (scx_bpf_dsq_move_vtime(&it, p, target, 0))
+			moved++;
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
+	arg->moved = moved;
+	return 0;
+}
+
+/* Has every CPU decide anew. */
+SEC("syscall")
+int kick_all(void *unused)
+{
+	u32 cpu;
+
+	bpf_for(cpu, 0, nr_cpus)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+#endif /* ROTA_CONTROL_BPF_H */

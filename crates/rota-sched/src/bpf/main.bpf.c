@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Rota's scheduler: a table of contents. Each operation is here, what it consists of is in the headers:
+ *
+ *   kernel.bpf.h   the kernel's types and calls that are used
+ *   shared.h       what crosses to the loader: map values, counters, constants
+ *   state.bpf.h    what is remembered per CPU, queue and task
+ *   table.bpf.h    which vCPU owns a CPU now
+ *   tenant.bpf.h   which tenant and queue a task belongs to
+ *   account.bpf.h  service, blackouts, lost time
+ *   slot.bpf.h     a CPU in its slot, and the timer that ends it
+ *   pick.bpf.h     what a CPU runs next
+ *   place.bpf.h    where a task waits
+ *   wake.bpf.h     which CPU a waking task is sent to, and which is told
+ *   control.bpf.h  what the loader has us do: publish a table, send waiting tasks where they belong now
+ *
+ * After Tableau (Vanga, thesis 2020, chapter 4).
+ */
+#include "kernel.bpf.h"
+#include "shared.h"
+#include "state.bpf.h"
+#include "table.bpf.h"
+#include "tenant.bpf.h"
+#include "account.bpf.h"
+#include "slot.bpf.h"
+#include "pick.bpf.h"
+#include "place.bpf.h"
+#include "wake.bpf.h"
+#include "control.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* Kernel threads that can run nowhere else: at once, and what they take is counted as lost. */
+static __always_inline bool is_bound_kernel_thread(struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
+}
+
+/* Moves the task's counts to where it belongs now, if that has changed. */
+static __always_inline void settle_membership(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	struct queue_ctx *q;
+	u32 queue;
+
+	if (!task_is_stale(p, t))
+		return;
+	queue = classify(p, t);
+	if (queue == t->queue)
+		return;
+	if (t->counted) {
+		q = queue_ctx(t->queue);
+		if (q)
+			queue_loses_thread(q, t->running, now);
+		q = queue_ctx(queue);
+		if (q)
+			queue_gains_thread(q, t->running, now);
+	}
+	t->queue = queue;
+}
+
+s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct rota_tenant *tenant;
+	u64 now = bpf_ktime_get_ns();
+	u32 cpu;
+
+	if (!t)
+		return prev_cpu;
+	settle_membership(p, t, now);
+	tenant = tenant_of(t->tenant);
+	if (!tenant)
+		return prev_cpu;
+	cpu = wake_cpu(p, t, tenant, now);
+	return cpu < nr_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
+}
+
+/* Puts the task into the queue where it waits. */
+static __always_inline void insert(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 dsq,
+				   u64 enq_flags)
+{
+	struct queue_ctx *q = queue_ctx(t->queue);
+	u64 slice, vtime, *clock;
+
+	if (!q) {
+		scx_fail("a task in a queue that is not there", t->queue);
+		return;
+	}
+	slice = quantum(q->nr_runnable);
+	if (dsq == DSQ_QUEUE(t->queue) || (dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
+		/* Siblings share by thread weight; who slept starts one quantum behind the others at most. */
+		t->vtime = max_time(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+		vtime = t->vtime;
+	} else {
+		/* Tenants share: all of a tenant's threads carry the tenant's time. */
+		clock = dsq == DSQ_SHARED ? &shared_vtime : &background_vtime;
+		q->fair_vtime = max_time(q->fair_vtime, *clock - ROTA_QUANTUM_NS);
+		vtime = q->fair_vtime;
+	}
+	scx_insert_vtime(p, dsq, slice, vtime, enq_flags);
+}
+
+void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct rota_tenant *tenant;
+	u64 now, dsq;
+	u32 cpu;
+
+	if (!t || is_bound_kernel_thread(p)) {
+		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	settle_membership(p, t, now);
+	tenant = tenant_of(t->tenant);
+	if (!tenant) {
+		scx_fail("a task of a tenant that is not there", t->tenant);
+		return;
+	}
+	dsq = dsq_of(p, t, tenant, table_in_force(now));
+	insert(p, t, tenant, dsq, enq_flags);
+	cpu = scx_bpf_task_cpu(p);
+	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) || (dsq >> 32) == (DSQ_PINNED(0) >> 32))
+		cpu = (u32)dsq;
+	else if (!(enq_flags & SCX_ENQ_WAKEUP) && dsq != DSQ_SHARED)
+		cpu = wake_cpu(p, t, tenant, now);
+	tell(cpu < nr_cpus ? cpu : scx_bpf_task_cpu(p), t, tenant, now);
+}
+
+/* What ran until now, if it would go on. */
+static __always_inline void consider_prev(struct turn *turn, struct task_struct *prev)
+{
+	struct rota_tenant *tenant;
+	struct task_ctx *t;
+
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev))
+		return;
+	t = task_ctx(prev);
+	if (!t)
+		return;
+	settle_membership(prev, t, turn->now);
+	tenant = tenant_of(t->tenant);
+	if (!tenant || !may_run_on(prev, turn->cpu))
+		return;
+	turn->prev = prev;
+	turn->prev_ctx = t;
+	turn->prev_dsq = dsq_of(prev, t, tenant, turn->buffer);
+}
+
+/* A housekeeping CPU: the system, and whatever is bound to this CPU. */
+static __always_inline bool pick_housekeeping(struct turn *turn)
+{
+	return serve_floor(turn, false) || serve(turn, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve(turn, DSQ_PINNED(turn->cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve(turn, DSQ_BACKGROUND(turn->cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
+}
+
+static __always_inline bool pick_tenant(struct turn *turn)
+{
+	struct cpu_ctx *c = turn->c;
+
+	return serve_floor(turn, true) || serve_owner(turn) || serve_floor(turn, false) || serve_second_level(turn) ||
+	       serve(turn, DSQ_PINNED(turn->cpu), ROTA_LEVEL_SHARED, c->slot_end) ||
+	       serve(turn, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
+	       serve(turn, DSQ_BACKGROUND(turn->cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
+}
+
+void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct turn turn = {.cpu = cpu, .now = bpf_ktime_get_ns(), .c = cpu_ctx(cpu)};
+	struct queue_ctx *owner;
+	struct owner slot;
+
+	if (!turn.c)
+		return;
+	table_look_up(cpu, turn.now, &slot);
+	enter_slot(turn.c, cpu, &slot, turn.now);
+	turn.buffer = slot.buffer;
+	turn.view = slot.buffer < ROTA_NR_BUFFERS ? cpu_view(slot.buffer, cpu) : NULL;
+	consider_prev(&turn, prev);
+	turn.c->second_local = ROTA_NONE;
+	if (turn.c->housekeeping ? pick_housekeeping(&turn) : pick_tenant(&turn)) {
+		arm(turn.c, turn.c->until_ns);
+		return;
+	}
+	turn.c->picked = ROTA_LEVEL_IDLE;
+	turn.c->until_ns = turn.c->slot_end;
+	if (table_next(turn.now) != ROTA_NEVER || anyone_waits(&turn))
+		arm(turn.c, turn.c->slot_end);
+	/* A thread counted as waiting may be on its way into the queue: look again, once a slot. */
+	owner = turn.c->slot_queue == ROTA_NONE ? NULL : queue_ctx(turn.c->slot_queue);
+	if (owner && queue_waits(owner) && !turn.c->retried) {
+		turn.c->retried = true;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+void STRUCT_OPS(rota_runnable, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct queue_ctx *q;
+	u64 now = bpf_ktime_get_ns();
+
+	if (!t)
+		return;
+	settle_membership(p, t, now);
+	q = queue_ctx(t->queue);
+	if (!q || t->counted)
+		return;
+	t->counted = true;
+	queue_gains_thread(q, false, now);
+}
+
+void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct queue_ctx *q;
+
+	if (!t || !t->counted)
+		return;
+	t->counted = false;
+	q = queue_ctx(t->queue);
+	if (q)
+		queue_loses_thread(q, false, bpf_ktime_get_ns());
+}
+
+/* A task of another class, or a switch, had the CPU since the last turn. */
+static __always_inline void settle_other(struct cpu_ctx *c, u64 now)
+{
+	if (c->other_since && now - c->other_since > ROTA_LATE_MIN_NS)
+		count_lost(c, ROTA_CAUSE_HIGHER_CLASS, c->other_since, now);
+	c->other_since = 0;
+}
+
+void STRUCT_OPS(rota_running, struct task_struct *p)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct rota_tenant *tenant;
+	struct queue_ctx *q;
+	struct cpu_ctx *c;
+	u64 now = bpf_ktime_get_ns();
+	u32 cpu = scx_bpf_task_cpu(p);
+
+	c = cpu_ctx(cpu);
+	if (!c || !t)
+		return;
+	settle_membership(p, t, now);
+	settle_other(c, now);
+	turn_begins(c, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
+	q = queue_ctx(t->queue);
+	tenant = tenant_of(t->tenant);
+	if (!q || !tenant)
+		return;
+	t->running = true;
+	t->run_since = now;
+	service_begins(c, q, tenant, now);
+	if (t->last_cpu != cpu)
+		__sync_fetch_and_add(&q->account.migrations, 1);
+	t->last_cpu = cpu;
+	q->vtime = max_time(q->vtime, t->vtime);
+	if (c->level == ROTA_LEVEL_SHARED)
+		shared_vtime = max_time(shared_vtime, q->fair_vtime);
+	else if (c->level == ROTA_LEVEL_BACKGROUND)
+		background_vtime = max_time(background_vtime, q->fair_vtime);
+}
+
+void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct rota_tenant *tenant;
+	struct queue_ctx *q;
+	struct cpu_ctx *c;
+	u64 now = bpf_ktime_get_ns(), used;
+
+	c = cpu_ctx(scx_bpf_task_cpu(p));
+	if (!c || !t)
+		return;
+	c->other_since = now;
+	q = queue_ctx(t->queue);
+	tenant = tenant_of(t->tenant);
+	if (!q || !tenant || !t->running)
+		return;
+	t->running = false;
+	turn_ends(c, q, now);
+	used = now - t->run_since;
+	t->vtime += used * 100 / (p->scx.weight ?: 1);
+	__sync_fetch_and_add(&q->fair_vtime, used * 100 / (tenant->weight ?: 100));
+	service_ends(q, runnable, now);
+}
+
+void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 now = bpf_ktime_get_ns();
+
+	if (!c)
+		return;
+	settle_other(c, now);
+	if (idle) {
+		c->level = ROTA_LEVEL_IDLE;
+		c->idle_since = now;
+		return;
+	}
+	if (c->idle_since)
+		c->account.idle_ns += now - c->idle_since;
+	c->idle_since = 0;
+	c->other_since = now;
+}
+
+s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!t)
+		return -ENOMEM;
+	t->queue = classify(p, t);
+	t->last_cpu = ROTA_NONE;
+	return 0;
+}
+
+/* The masks of housekeeping and tenant CPUs. */
+static __always_inline s32 make_masks(void)
+{
+	struct bpf_cpumask *kept = bpf_cpumask_create(), *rest = bpf_cpumask_create();
+	u32 cpu;
+
+	if (!kept || !rest) {
+		if (kept)
+			bpf_cpumask_release(kept);
+		if (rest)
+			bpf_cpumask_release(rest);
+		return -ENOMEM;
+	}
+	bpf_for(cpu, 0, nr_cpus) {
+		if (cpu >= ROTA_TABLE_CPUS_MAX)
+			break;
+		if (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)))
+			bpf_cpumask_set_cpu(cpu, kept);
+		else
+			bpf_cpumask_set_cpu(cpu, rest);
+	}
+	kept = bpf_kptr_xchg(&housekeeping_mask, kept);
+	if (kept)
+		bpf_cpumask_release(kept);
+	rest = bpf_kptr_xchg(&tenant_mask, rest);
+	if (rest)
+		bpf_cpumask_release(rest);
+	return 0;
+}
+
+static __always_inline s32 init_cpu(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	s32 error;
+
+	if (!c)
+		return -EINVAL;
+	c->housekeeping = cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
+	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
+	c->until_ns = c->slot_end = ROTA_NEVER;
+	c->background_served = c->pinned_served = bpf_ktime_get_ns();
+	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
+	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
+	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
+	return error ?: scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);
+}
+
+s32 STRUCT_OPS_SLEEPABLE(rota_init)
+{
+	s32 error = make_masks();
+	u32 i;
+
+	error = error ?: scx_bpf_create_dsq(DSQ_SHARED, -1);
+	bpf_for(i, 0, nr_cpus) {
+		if (error)
+			break;
+		error = init_cpu(i);
+	}
+	bpf_for(i, 0, nr_queues) {
+		if (error)
+			break;
+		error = scx_bpf_create_dsq(DSQ_QUEUE(i), -1);
+	}
+	return error;
+}
+
+void STRUCT_OPS(rota_exit, struct scx_exit_info *info)
+{
+	bpf_probe_read_kernel_str(exit_info.reason, sizeof(exit_info.reason), info->reason);
+	bpf_probe_read_kernel_str(exit_info.msg, sizeof(exit_info.msg), info->msg);
+	exit_info.code = info->exit_code;
+	__sync_fetch_and_or(&exit_info.kind, info->kind);
+}
+
+SEC(".struct_ops.link")
+struct sched_ext_ops rota = {
+	.select_cpu = (void *)rota_select_cpu,
+	.enqueue = (void *)rota_enqueue,
+	.dispatch = (void *)rota_dispatch,
+	.runnable = (void *)rota_runnable,
+	.running = (void *)rota_running,
+	.stopping = (void *)rota_stopping,
+	.quiescent = (void *)rota_quiescent,
+	.update_idle = (void *)rota_update_idle,
+	.init_task = (void *)rota_init_task,
+	.init = (void *)rota_init,
+	.exit = (void *)rota_exit,
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
+	.timeout_ms = 30000,
+	.name = "rota",
+};

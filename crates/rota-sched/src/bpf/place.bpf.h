@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Where a waiting task waits, and on which CPU it is sent to wait there.
+ *
+ * A thread of a reserved tenant with slots waits in its queue, which each of its slots serves. Its home is the CPU that
+ * the table gives to its vCPU; being enqueued under that CPU's lock, it cannot slip between "nobody waits" and "idle".
+ * A thread that may not run on any CPU of its tenant waits pinned to its own CPU, and lives on that CPU's floor.
+ */
+#ifndef ROTA_PLACE_BPF_H
+#define ROTA_PLACE_BPF_H
+
+#include "slot.bpf.h"
+
+#define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
+#define HOMES_MAX   64
+
+static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
+{
+	return p->nr_cpus_allowed >= nr_cpus || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* The tenant's first vCPU record in a buffer; ROTA_NONE if it has none there. No array index: the verifier objects. */
+static __always_inline u32 first_vcpu(const struct rota_tenant *tenant, u32 buffer)
+{
+	if (buffer >= ROTA_NR_BUFFERS)
+		return ROTA_NONE;
+	return buffer ? tenant->first_vcpu[1] : tenant->first_vcpu[0];
+}
+
+/* The CPU of the tenant's vCPU `index` in the table in force; ROTA_NONE if it has no slots there. */
+static __always_inline u32 home_of(struct rota_tenant *tenant, u32 index, u32 buffer)
+{
+	struct rota_table_vcpu *vcpu;
+	struct rota_cpu_view *view;
+	u32 first = first_vcpu(tenant, buffer);
+
+	if (first == ROTA_NONE || index >= tenant->nr_vcpus)
+		return ROTA_NONE;
+	view = cpu_view(buffer, 0);
+	vcpu = view ? table_vcpu(buffer, view, first + index) : NULL;
+	return vcpu ? vcpu->home_cpu : ROTA_NONE;
+}
+
+static __always_inline bool has_slots(struct rota_tenant *tenant, u32 buffer)
+{
+	return tenant->class == ROTA_CLASS_RESERVED && first_vcpu(tenant, buffer) != ROTA_NONE;
+}
+
+/* A CPU of the tenant on which the task may run; ROTA_NONE if there is none. */
+static __noinline u32 some_home(struct task_struct *p, struct rota_tenant *tenant, u32 first, u32 buffer)
+{
+	u32 i;
+
+	if (!p || !tenant || !tenant->nr_vcpus)
+		return ROTA_NONE;
+	bpf_for(i, 0, HOMES_MAX) {
+		u32 cpu;
+
+		if (i >= tenant->nr_vcpus)
+			break;
+		cpu = home_of(tenant, (first + i) % tenant->nr_vcpus, buffer);
+		if (cpu != ROTA_NONE && may_run_on(p, cpu))
+			return cpu;
+	}
+	return ROTA_NONE;
+}
+
+static __always_inline bool may_be_housekept(struct task_struct *p)
+{
+	struct bpf_cpumask *mask = housekeeping_mask;
+
+	return mask && bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
+}
+
+/* Where background work of this task goes: spread by the ring, as long as it may run there. */
+static __always_inline u32 background_cpu(struct task_struct *p)
+{
+	u32 cpu = live.background_ring[(u32)p->pid % ROTA_RING];
+
+	return cpu < nr_cpus && may_run_on(p, cpu) ? cpu : scx_bpf_task_cpu(p);
+}
+
+/* The dispatch queue in which the task waits. */
+static __always_inline u64 dsq_of(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u32 buffer)
+{
+	u32 sole;
+
+	switch (tenant->class) {
+	case ROTA_CLASS_SYSTEM:
+		return may_be_housekept(p) ? DSQ_QUEUE(SYSTEM_QUEUE) : DSQ_PINNED(scx_bpf_task_cpu(p));
+	case ROTA_CLASS_SHARED:
+		return DSQ_SHARED;
+	case ROTA_CLASS_RESERVED:
+		break;
+	default:
+		return DSQ_BACKGROUND(background_cpu(p));
+	}
+	if (!has_slots(tenant, buffer))
+		return DSQ_BACKGROUND(background_cpu(p));
+	if (p->nr_cpus_allowed >= nr_cpus)
+		return DSQ_QUEUE(t->queue);
+	sole = sole_vcpu(tenant, t);
+	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer)) :
+				some_home(p, tenant, 0, buffer) != ROTA_NONE)
+		return DSQ_QUEUE(t->queue);
+	return DSQ_PINNED(scx_bpf_task_cpu(p));
+}
+
+/* A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. */
+static __noinline u32 take_hungry(struct task_struct *p, struct rota_tenant *tenant, u32 buffer)
+{
+	struct queue_ctx *q;
+	u32 word;
+
+	if (!p || !tenant)
+		return ROTA_NONE;
+	q = queue_ctx(tenant->first_queue);
+	if (!q)
+		return ROTA_NONE;
+	bpf_for(word, 0, ROTA_HUNGRY_WORDS) {
+		u64 *bits = &q->hungry[word % ROTA_HUNGRY_WORDS], seen = *bits, bit;
+		u32 index, cpu;
+
+		if (!seen)
+			continue;
+		index = __builtin_ctzll(seen);
+		bit = 1ULL << index;
+		cpu = home_of(tenant, word * 64 + index, buffer);
+		if (cpu == ROTA_NONE || !may_run_on(p, cpu))
+			continue;
+		if (__sync_fetch_and_and(bits, ~bit) & bit)
+			return cpu;
+	}
+	return ROTA_NONE;
+}
+
+/* Whether vCPU `index` of the tenant owns its home CPU now and the CPU serves somebody else. */
+static __always_inline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
+{
+	struct owner owner;
+	struct rota_cpu_view *view;
+	struct rota_table_vcpu *vcpu;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	table_look_up(cpu, now, &owner);
+	if (!c || owner.vcpu == ROTA_NONE || owner.buffer >= ROTA_NR_BUFFERS)
+		return false;
+	view = cpu_view(owner.buffer, cpu);
+	vcpu = view ? table_vcpu(owner.buffer, view, owner.vcpu) : NULL;
+	return vcpu && vcpu->tenant == tenant_id && vcpu->index == index &&
+	       !(c->level == ROTA_LEVEL_OWNER && c->slot_tenant == tenant_id);
+}
+
+/*
+ * The home for a waking thread of a tenant with several vCPUs: a slot in force that serves nobody of the tenant; else,
+ * uncapped, a CPU that idles or runs something lower; else where it was, or the next in turn.
+ */
+static __noinline u32 choose_home(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 now)
+{
+	u32 buffer = table_in_force(now), best = ROTA_NONE, best_level = ROTA_LEVEL_SECOND, first, i;
+
+	if (!p || !t || !tenant || !tenant->nr_vcpus)
+		return ROTA_NONE;
+	best = take_hungry(p, tenant, buffer);
+	if (best != ROTA_NONE)
+		return best;
+	first = t->last_cpu;
+	bpf_for(i, 0, HOMES_TRIED) {
+		u32 index = (first + i) % tenant->nr_vcpus, cpu;
+		struct cpu_ctx *c;
+
+		if (i >= tenant->nr_vcpus)
+			break;
+		cpu = home_of(tenant, index, buffer);
+		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
+		if (!c || !may_run_on(p, cpu))
+			continue;
+		if (slot_is_unserved(t->tenant, index, cpu, now))
+			return cpu;
+		if (c->level < best_level) {
+			best_level = c->level;
+			best = cpu;
+		}
+	}
+	return best != ROTA_NONE ? best : some_home(p, tenant, first, buffer);
+}
+
+#endif /* ROTA_PLACE_BPF_H */

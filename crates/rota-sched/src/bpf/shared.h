@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What crosses the border between the scheduler and the program that loads it: map values and counters. Plain integers
+ * only. crates/rota-sched/src/shared.rs mirrors this file; a test holds the two together field by field.
+ */
+#ifndef ROTA_SHARED_H
+#define ROTA_SHARED_H
+
+#include "rota_table.h"
+
+#define ROTA_CACHE_LINE	     64
+#define ROTA_NONE	     0xffffffffU
+#define ROTA_NEVER	     0xffffffffffffffffULL
+#define ROTA_NR_BUFFERS	     2
+#define ROTA_RING	     64	  /* entries of the ring that spreads background threads over CPUs */
+#define ROTA_LOCALS_MAX	     64	  /* vCPUs of one CPU that take part in its second level; others have their slots only */
+#define ROTA_HUNGRY_WORDS    4	  /* 64 vCPUs each: hints about which of a tenant's slots want a thread */
+#define ROTA_CGROUP_DEPTH    32	  /* levels of nested cgroups between a task and its tenant */
+#define ROTA_EXIT_REASON_LEN 128
+#define ROTA_EXIT_MSG_LEN    512
+
+/* The second level's epoch (thesis section 4.2.2), in ns. */
+#define ROTA_EPOCH_NS	     20000000ULL
+/* How long a thread runs before its siblings in the same queue get their turn: this, divided among many siblings. */
+#define ROTA_QUANTUM_NS	     4000000ULL
+#define ROTA_ROTATION_NS     40000000ULL
+#define ROTA_QUANTUM_MIN_NS  100000ULL
+/* The floor: background gets this much of a CPU's unreserved time, this often, whatever else wants it. */
+#define ROTA_FLOOR_GRANT_NS  5000000ULL
+#define ROTA_FLOOR_WAIT_NS   1000000000ULL
+/* Threads that may run on this one CPU only and have no slot here: the same with shorter turns. */
+#define ROTA_PINNED_GRANT_NS 1000000ULL
+#define ROTA_PINNED_WAIT_NS  20000000ULL
+/* What has waited this long on a CPU that has no unreserved time takes a grant from a slot; it is counted as lost. */
+#define ROTA_STARVING_NS     5000000000ULL
+/* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */
+#define ROTA_LATE_MIN_NS     20000ULL
+
+enum rota_class {
+	ROTA_CLASS_NONE = 0, /* no tenant: the map's empty entry */
+	ROTA_CLASS_RESERVED = 1,
+	ROTA_CLASS_SHARED = 2,
+	ROTA_CLASS_BACKGROUND = 3,
+	ROTA_CLASS_SYSTEM = 4, /* everything in no tenant, on a host with housekeeping CPUs */
+};
+
+enum rota_kind {
+	ROTA_KIND_CONTAINER = 0, /* one queue, served by each of its slots */
+	ROTA_KIND_VM = 1,	 /* one queue a vCPU thread, and one for the monitor's other threads */
+};
+
+/* What runs on a CPU, lowest first: a higher one may preempt a lower one. */
+enum rota_level {
+	ROTA_LEVEL_IDLE = 0,
+	ROTA_LEVEL_BACKGROUND = 1,
+	ROTA_LEVEL_SHARED = 2,
+	ROTA_LEVEL_SECOND = 3,
+	ROTA_LEVEL_FLOOR = 4,
+	ROTA_LEVEL_OWNER = 5,
+	ROTA_LEVEL_KERNEL = 6,
+};
+
+/* What kept an owner from its slot; the order of rota_sched::Cause::ALL. */
+enum rota_cause {
+	ROTA_CAUSE_KERNEL_THREAD = 0,
+	ROTA_CAUSE_HIGHER_CLASS = 1,
+	ROTA_CAUSE_INTERRUPT = 2,
+	ROTA_CAUSE_STEAL = 3,
+	ROTA_CAUSE_FLOOR = 4,
+	ROTA_CAUSE_ROTA = 5,
+	ROTA_NR_CAUSES = 6,
+};
+
+/* A tenant, written by the loader. Queue and vCPU numbers are indices into the queues map and the table's vcpus. */
+struct rota_tenant {
+	__u32 class; /* enum rota_class */
+	__u32 kind;  /* enum rota_kind */
+	__u32 weight;
+	__u32 nr_vcpus;
+	__u32 first_queue;		   /* a VM's vCPU k has queue first_queue + 1 + k */
+	__u32 first_vcpu[ROTA_NR_BUFFERS]; /* in each table buffer; ROTA_NONE: it has no slots there */
+	__u32 reserved;
+	__u64 latency_ns;    /* promised bound */
+	__u64 promised_from; /* CLOCK_MONOTONIC: when the promise came into force */
+};
+
+/* One CPU's part of the table in one buffer, decoded by the loader before the table is published. */
+struct rota_cpu_view {
+	__u32 slices; /* byte offset in the buffer of the CPU's first slice, slot, local */
+	__u32 slots;
+	__u32 locals;
+	__u32 first_slot; /* subtracted from slice.slot */
+	__u32 nr_slots;
+	__u32 nr_slices;
+	__u32 nr_locals;
+	__u32 length_ns;
+	__u32 slice_ns;
+	__u32 vcpus; /* byte offset of the vCPU records, and their number */
+	__u32 nr_vcpus;
+	__u32 reserved[5];
+};
+
+/* A vCPU thread of a VM, by thread id. */
+struct rota_vcpu_thread {
+	__u32 tenant;
+	__u32 index;
+};
+
+/* What a queue's entry begins with; its account follows. */
+struct rota_queue_head {
+	__u32 lock;
+	__u32 nr_runnable;
+	__u32 nr_running;
+	__u32 padding;
+};
+
+/* Counters of a queue, all in ns or events since the tenant came. */
+struct rota_queue_account {
+	__u64 used_ns;
+	__u64 used_in_slots_ns;
+	__u64 wanted_ns;
+	__u64 blackout_max_ns;
+	__u64 missed;
+	__u64 missed_by_cause[ROTA_NR_CAUSES];
+	__u64 lost_ns[ROTA_NR_CAUSES];
+	__u64 dispatches;
+	__u64 migrations;
+};
+
+/* Counters of a CPU. */
+struct rota_cpu_account {
+	__u64 generation;
+	__u64 mixed;
+	__u64 idle_ns;
+	__u64 background_ns;
+	__u64 second_level_ns;
+	__u64 lost_ns[ROTA_NR_CAUSES];
+};
+
+/* Tables in force: the buffer with the latest from_ns that has come. */
+struct rota_table_ref {
+	__u64 from_ns;	  /* CLOCK_MONOTONIC; ROTA_NEVER: not published */
+	__u64 generation;
+};
+
+/* Load-time settings. */
+struct rota_settings {
+	__u32 nr_cpus; /* the highest CPU number + 1 */
+	__u32 nr_queues;
+	__u32 nr_tenants;
+	__u32 table_bytes; /* of one buffer */
+	__u64 housekeeping[ROTA_TABLE_CPUS_MAX / 64];
+};
+
+/* What loader and scheduler both touch while it runs. */
+struct rota_live {
+	struct rota_table_ref tables[ROTA_NR_BUFFERS];
+	__u32 membership_epoch; /* raised by the loader when cgroups, tenants or vCPU threads change */
+	__u32 background_ring[ROTA_RING]; /* CPUs, in proportion to their idle time */
+	__u32 reserved;
+	__u64 stalled_publishers; /* tables published after the time at which they were to come into force */
+};
+
+/* Argument of the program publish_table. */
+struct rota_publish {
+	__u32 buffer;	   /* the one not in force */
+	__u32 reserved;
+	__u64 generation;  /* above the one in force */
+	__u64 boundary_ns; /* both tables are at the start of a round at its multiples */
+	__u64 from_ns;	   /* out: when the table comes into force */
+	__u64 stored_ns;   /* out: when it was published; later than from_ns if the publisher was held up */
+};
+
+/* Argument of the program rehome: a dispatch queue whose tasks may belong elsewhere now. */
+struct rota_rehome {
+	__u64 dsq;
+	__u64 moved; /* out: how many did */
+};
+
+/* How the kernel let the scheduler go. */
+struct rota_exit {
+	__s32 kind; /* 0 while it runs */
+	__s32 padding;
+	__s64 code;
+	char reason[ROTA_EXIT_REASON_LEN];
+	char msg[ROTA_EXIT_MSG_LEN];
+};
+
+_Static_assert(sizeof(struct rota_tenant) == 48, "tenant size");
+_Static_assert(sizeof(struct rota_cpu_view) == ROTA_CACHE_LINE, "a CPU's view is one cache line");
+_Static_assert(sizeof(struct rota_publish) == 40, "publish size");
+
+#endif /* ROTA_SHARED_H */

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A CPU in its slots: entering a slot, the timer that ends it, and the marks that tell wakers where a slot is hungry.
+ */
+#ifndef ROTA_SLOT_BPF_H
+#define ROTA_SLOT_BPF_H
+
+#include "table.bpf.h"
+#include "tenant.bpf.h"
+
+/* Which bit of which queue stands for vCPU `index`: only hints, so numbers beyond the words may share a bit. */
+static __always_inline u64 *hungry_word(struct queue_ctx *q, u32 index)
+{
+	return &q->hungry[(index / 64) % ROTA_HUNGRY_WORDS];
+}
+
+static __always_inline void clear_hungry(struct cpu_ctx *c)
+{
+	struct queue_ctx *q;
+	u32 index = c->slot_hungry - 1;
+
+	if (!c->slot_hungry)
+		return;
+	c->slot_hungry = 0;
+	q = c->slot_queue == ROTA_NONE ? NULL : queue_ctx(c->slot_queue);
+	if (q)
+		__sync_fetch_and_and(hungry_word(q, index), ~(1ULL << (index % 64)));
+}
+
+/* Nobody to run in the slot of a tenant with several vCPUs: a waker will find the mark and send someone. */
+static __always_inline void mark_hungry(struct cpu_ctx *c, u32 index)
+{
+	struct queue_ctx *q = c->slot_queue == ROTA_NONE ? NULL : queue_ctx(c->slot_queue);
+
+	if (!q)
+		return;
+	c->slot_hungry = index + 1;
+	__sync_fetch_and_or(hungry_word(q, index), 1ULL << (index % 64));
+}
+
+/* Two tables within one slot of the older one cannot be: the change-over ends every slot (see table_look_up). */
+static __always_inline void check_generation(struct cpu_ctx *c, const struct owner *owner, u64 now)
+{
+	if (owner->generation == c->account.generation)
+		return;
+	if (owner->generation < c->account.generation || (c->slot_end != ROTA_NEVER && before(now, c->slot_end)))
+		c->account.mixed++;
+	c->account.generation = owner->generation;
+}
+
+/* Brings the CPU's idea of its slot up to date. */
+static __always_inline void enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
+{
+	struct rota_cpu_view *view;
+	struct rota_table_vcpu *vcpu;
+	struct rota_tenant *tenant;
+
+	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu && owner->generation == c->slot_generation) {
+		c->slot_end = owner->end_ns;
+		return;
+	}
+	clear_hungry(c);
+	check_generation(c, owner, now);
+	c->slot_start = owner->start_ns;
+	c->slot_end = owner->end_ns;
+	c->slot_generation = owner->generation;
+	c->slot_vcpu = owner->vcpu;
+	c->slot_queue = ROTA_NONE;
+	c->slot_tenant = ROTA_NONE;
+	c->slot_lost_ns = 0;
+	c->retried = false;
+	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
+		return;
+	view = cpu_view(owner->buffer, cpu);
+	vcpu = view ? table_vcpu(owner->buffer, view, owner->vcpu) : NULL;
+	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
+		return;
+	c->slot_tenant = vcpu->tenant;
+	c->slot_queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
+}
+
+/* Has the timer fire at `at`, on this CPU. */
+static __always_inline void arm(struct cpu_ctx *c, u64 at)
+{
+	if (at == ROTA_NEVER || c->armed_ns == at)
+		return;
+	c->armed_ns = at;
+	bpf_timer_start(&c->timer, at, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
+}
+
+/* A slot or a turn is over: the CPU decides anew. Runs on the CPU concerned. */
+static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	c->armed_ns = 0;
+	if (before(now, c->until_ns)) {
+		arm(c, c->until_ns);
+		return 0;
+	}
+	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+#endif /* ROTA_SLOT_BPF_H */

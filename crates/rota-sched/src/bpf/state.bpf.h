@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler remembers: maps, per-CPU, per-queue and per-task state, and how each is found.
+ *
+ * A CPU's state is written by that CPU alone and read by others as a hint. A queue's state belongs to one tenant: the
+ * CPUs that serve the tenant share it, nobody else does.
+ */
+#ifndef ROTA_STATE_BPF_H
+#define ROTA_STATE_BPF_H
+
+#include "kernel.bpf.h"
+#include "shared.h"
+
+const volatile struct rota_settings settings SEC(".rodata.settings");
+
+#define nr_cpus	    settings.nr_cpus
+#define nr_queues   settings.nr_queues
+#define table_bytes settings.table_bytes
+
+/* The kernel's dispatch queues that we use. */
+#define DSQ_QUEUE(queue)    ((1ULL << 32) | (queue)) /* of one queue: a reserved tenant's, or the system's */
+#define DSQ_BACKGROUND(cpu) ((2ULL << 32) | (cpu))
+#define DSQ_PINNED(cpu)	    ((3ULL << 32) | (cpu))
+#define DSQ_SHARED	    (4ULL << 32)
+
+/* Queue 0 and tenant 0 are the system's: every task that is in no tenant. */
+#define SYSTEM_TENANT 0
+#define SYSTEM_QUEUE  0
+
+/*
+ * A queue: the threads of a container, one vCPU thread of a VM, or a VM monitor's other threads. The lock guards the
+ * counts and the times of service, which several CPUs change when they serve one container.
+ */
+struct queue_ctx {
+	struct bpf_spin_lock lock;
+	u32 nr_runnable; /* runnable or running */
+	u32 nr_running;
+	u32 padding;
+	struct rota_queue_account account;
+	u64 wanted_since;   /* nr_runnable rose above zero then */
+	u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
+	u64 lost_at_blackout[ROTA_NR_CAUSES];
+	u64 promised_from; /* which promise the account is about */
+	u64 vtime;	   /* of the thread last started: newcomers begin here */
+	u64 fair_vtime;	   /* of the whole tenant, for shared and background tenants */
+	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
+};
+
+/* What a CPU does now and how long it may. */
+struct cpu_ctx {
+	struct rota_cpu_account account;
+	struct bpf_timer timer;
+	u64 armed_ns;	/* when the timer fires; 0: not armed */
+	u64 until_ns;	/* when what runs now must end; ROTA_NEVER: when it likes */
+	u64 turn_since; /* when what runs now started, or its account was last settled */
+	u32 level;	/* enum rota_level, of what runs now */
+	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
+	bool housekeeping;
+	bool retried;	/* in this slot: see the end of dispatch */
+	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
+	/* The slot in force: start, end and owner. */
+	u64 slot_start;
+	u64 slot_end;
+	u64 slot_generation;
+	u32 slot_tenant;
+	u32 slot_vcpu;	/* index into the table's vcpus, ROTA_NONE: idle */
+	u32 slot_queue; /* the owner's; ROTA_NONE: idle */
+	u32 slot_hungry; /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
+	u64 slot_lost_ns; /* already counted as lost, for any cause */
+	/* The second level. */
+	u64 epoch_end;
+	u64 epoch_generation;
+	u32 second_cursor;
+	u32 second_local; /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
+	s64 second_budget[ROTA_LOCALS_MAX];
+	/* The floor: when each was last served, or had nothing to wait for. */
+	u64 background_served;
+	u64 pinned_served;
+	/* Accounts. */
+	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
+	u64 idle_since;	  /* idle since then; 0: not now */
+	u64 interrupt_ns; /* the kernel's count when the present turn started */
+	u64 steal_ns;
+} __attribute__((aligned(ROTA_CACHE_LINE)));
+
+/* A task: where it belongs and since when it runs. */
+struct task_ctx {
+	u64 cgroup;	/* where it was when it was classified */
+	u32 epoch;	/* of the classification; stale if not the live one */
+	u32 tenant;
+	u32 vcpu;	/* of a VM; ROTA_NONE: any */
+	u32 queue;	/* where it is counted */
+	bool counted;	/* as runnable in that queue */
+	bool running;	/* as running in that queue */
+	u32 last_cpu;
+	u64 run_since;
+	u64 vtime;
+};
+
+_Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");
+_Static_assert(__builtin_offsetof(struct cpu_ctx, account) == 0, "the loader reads it");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ROTA_NR_BUFFERS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, ROTA_TABLE_ALIGN); /* set to table_bytes by the loader */
+} tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, ROTA_NR_BUFFERS); /* times nr_cpus, set by the loader */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct rota_cpu_view);
+} views SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_ctx);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct queue_ctx);
+} queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rota_tenant);
+} tenants SEC(".maps");
+
+/* cgroup id -> tenant */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u64);
+	__type(value, u32);
+} cgroups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct rota_vcpu_thread);
+} vcpu_threads SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} tasks SEC(".maps");
+
+volatile struct rota_live live SEC(".data.live");
+struct rota_exit exit_info SEC(".data.exit");
+u64 shared_vtime; /* of the shared queue; a hint, never ahead of what was started */
+u64 background_vtime;
+
+#define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))
+private(masks) struct bpf_cpumask __kptr *housekeeping_mask;
+private(masks) struct bpf_cpumask __kptr *tenant_mask; /* all other CPUs */
+
+static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
+{
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+/* The second level's budget of local vCPU `local`, masked where the verifier can see it. */
+static __always_inline s64 *second_budget(struct cpu_ctx *c, u64 local)
+{
+	barrier_var(local);
+	return &c->second_budget[local & (ROTA_LOCALS_MAX - 1)];
+}
+
+static __always_inline struct queue_ctx *queue_ctx(u32 queue)
+{
+	return bpf_map_lookup_elem(&queues, &queue);
+}
+
+static __always_inline struct rota_tenant *tenant_of(u32 tenant)
+{
+	return bpf_map_lookup_elem(&tenants, &tenant);
+}
+
+static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}
+
+/* a before b, on a clock that may wrap. */
+static __always_inline bool before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+static __always_inline u64 max_time(u64 a, u64 b)
+{
+	return before(a, b) ? b : a;
+}
+
+static __always_inline u64 min_time(u64 a, u64 b)
+{
+	return before(a, b) ? a : b;
+}
+
+#endif /* ROTA_STATE_BPF_H */

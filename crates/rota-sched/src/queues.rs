@@ -1,0 +1,60 @@
+//! Which queue numbers are in use: a tenant's queues are consecutive.
+
+use std::collections::BTreeSet;
+
+/// The numbers below a limit, taken and free.
+pub struct QueueNumbers {
+    limit: u32,
+    taken: BTreeSet<u32>,
+}
+
+impl QueueNumbers {
+    /// All of `0..limit` free.
+    pub fn new(limit: u32) -> QueueNumbers {
+        QueueNumbers { limit, taken: BTreeSet::new() }
+    }
+
+    /// Takes the first `count` consecutive free numbers of which none is `busy`, and returns the first of them.
+    pub fn take(&mut self, count: u32, busy: impl Fn(u32) -> bool) -> Option<u32> {
+        let mut first: u32 = 0;
+        while first.checked_add(count)? <= self.limit {
+            match (first..first + count).rev().find(|number| self.taken.contains(number) || busy(*number)) {
+                Some(obstacle) => first = obstacle + 1,
+                None => {
+                    self.taken.extend(first..first + count);
+                    return Some(first);
+                }
+            }
+        }
+        None
+    }
+
+    /// Gives numbers back.
+    pub fn free(&mut self, first: u32, count: u32) {
+        for number in first..first + count {
+            assert!(self.taken.remove(&number), "queue {number} was not in use");
+        }
+    }
+
+    /// The numbers in use, ascending.
+    pub fn in_use(&self) -> Vec<u32> {
+        self.taken.iter().copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_consecutive_and_reused() {
+        let mut numbers = QueueNumbers::new(6);
+        assert_eq!(numbers.take(2, |_| false), Some(0));
+        assert_eq!(numbers.take(3, |_| false), Some(2));
+        assert_eq!(numbers.take(2, |_| false), None);
+        numbers.free(0, 2);
+        assert_eq!(numbers.take(1, |number| number == 0), Some(1));
+        assert_eq!(numbers.take(1, |_| false), Some(0));
+        assert_eq!(numbers.in_use(), [0, 1, 2, 3, 4]);
+    }
+}

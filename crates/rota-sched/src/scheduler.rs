@@ -1,0 +1,438 @@
+//! The running scheduler: tenants, bindings and tables go in, accounts come out.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytemuck::Zeroable;
+use nix::time::{ClockId, clock_gettime};
+use rota_model::{Class, CpuSet, TenantId};
+use rota_table::Certified;
+
+use crate::account::{CpuAccount, QueueAccount};
+use crate::object::Loaded;
+use crate::placement::{Placement, boundary_ns};
+use crate::queues::QueueNumbers;
+use crate::shared::{self, Exit, Live, NEVER, NONE, Publish, Rehome, Settings, TableRef};
+
+/// What the scheduler is loaded for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The host's highest CPU number + 1.
+    pub nr_cpus: u32,
+    /// CPUs kept for the system. If there are none, tenant 0 is the system's own and has to be given a reservation.
+    pub housekeeping: CpuSet,
+    /// How many queues there may be: one a tenant, and one more a vCPU for VMs.
+    pub queues: u32,
+    /// The size of the largest table, in bytes.
+    pub table_bytes: u32,
+}
+
+impl Options {
+    /// Room for tables of most hosts: 4 MiB.
+    pub const TABLE_BYTES: u32 = 4 << 20;
+}
+
+/// What a tenant's vCPUs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TenantKind {
+    /// Servers, in each of which any of the tenant's threads may run.
+    Container,
+    /// Threads, each bound to its own reservation.
+    Vm,
+}
+
+/// What the scheduler is told about a tenant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantSpec {
+    /// Its number; 0 is the system's own.
+    pub id: TenantId,
+    /// How it is served. A reserved tenant runs as background until a table with its slots is in force.
+    pub class: Class,
+    /// How many vCPUs it has.
+    pub vcpus: u32,
+    /// What they are.
+    pub kind: TenantKind,
+}
+
+/// A table in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Installed {
+    /// Its number.
+    pub generation: u64,
+    /// When all CPUs adopted it, on CLOCK_MONOTONIC, in ns.
+    pub adopted_at_ns: u64,
+}
+
+/// The tenant number of the system's own tasks.
+pub const SYSTEM: TenantId = 0;
+
+/// Dispatch queues of the kernel side: see `state.bpf.h`.
+mod dsq {
+    pub fn queue(queue: u32) -> u64 {
+        1 << 32 | u64::from(queue)
+    }
+    pub fn background(cpu: u32) -> u64 {
+        2 << 32 | u64::from(cpu)
+    }
+    pub fn pinned(cpu: u32) -> u64 {
+        3 << 32 | u64::from(cpu)
+    }
+    pub const SHARED: u64 = 4 << 32;
+}
+
+struct Known {
+    spec: TenantSpec,
+    record: shared::Tenant,
+}
+
+/// The table in one of the two buffers.
+#[derive(Clone, Copy)]
+struct InBuffer {
+    generation: u64,
+    length_ns: u64,
+    from_ns: u64,
+}
+
+/// The scheduler in the kernel. Dropping it hands the CPUs back to the kernel's own.
+pub struct Scheduler {
+    loaded: Loaded,
+    settings: Settings,
+    tenants: RefCell<BTreeMap<TenantId, Known>>,
+    numbers: RefCell<QueueNumbers>,
+    buffers: [Option<InBuffer>; shared::NR_BUFFERS],
+    generation: u64,
+}
+
+/// CLOCK_MONOTONIC in ns, which the kernel side reads too.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+}
+
+fn sleep_until(time_ns: u64) {
+    while let Some(left) = time_ns.checked_sub(now_ns()).filter(|&left| left > 0) {
+        thread::sleep(Duration::from_nanos(left));
+    }
+}
+
+impl Scheduler {
+    /// Loads and attaches the scheduler. From here on it runs every task of the machine; until tenants come, they are
+    /// all the system's.
+    ///
+    /// # Errors
+    ///
+    /// No sched_ext in this kernel, no privilege, or another scheduler is attached.
+    pub fn start(options: &Options) -> Result<Scheduler> {
+        ensure!(options.nr_cpus > 0 && options.nr_cpus <= CpuSet::LIMIT, "{} CPU numbers", options.nr_cpus);
+        let mut settings = Settings {
+            nr_cpus: options.nr_cpus,
+            nr_queues: options.queues + 1,
+            nr_tenants: options.queues + 1,
+            table_bytes: options.table_bytes.next_multiple_of(4096),
+            housekeeping: [0; _],
+        };
+        for cpu in options.housekeeping.iter() {
+            settings.housekeeping[cpu as usize / 64] |= 1 << (cpu % 64);
+        }
+        let loaded = Loaded::load(&settings)?;
+        let mut scheduler = Scheduler {
+            loaded,
+            settings,
+            tenants: RefCell::default(),
+            numbers: RefCell::new(QueueNumbers::new(settings.nr_queues)),
+            buffers: [None; shared::NR_BUFFERS],
+            generation: 0,
+        };
+        scheduler.prepare(options)?;
+        scheduler.loaded.attach()?;
+        Ok(scheduler)
+    }
+
+    /// Fills the maps with what the scheduler needs before its first task.
+    fn prepare(&mut self, options: &Options) -> Result<()> {
+        for buffer in 0..shared::NR_BUFFERS {
+            self.write_from_ns(buffer, NEVER);
+        }
+        let tenant_cpus: Vec<u32> =
+            (0..options.nr_cpus).filter(|&cpu| !options.housekeeping.contains(cpu)).collect();
+        self.spread_background(&tenant_cpus)?;
+        let class = if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
+        let spec = TenantSpec { id: SYSTEM, class: Class::Background, vcpus: 1, kind: TenantKind::Container };
+        self.enter(spec)?;
+        let mut tenants = self.tenants.borrow_mut();
+        let system = tenants.get_mut(&SYSTEM).context("the system was entered")?;
+        system.record.class = class;
+        self.loaded.put("tenants", SYSTEM, &system.record)
+    }
+
+    /// Adds a tenant or changes it, its class included.
+    ///
+    /// # Errors
+    ///
+    /// No queues are left: the scheduler was loaded for fewer tenants.
+    pub fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
+        let retired = self.enter(spec.clone())?;
+        self.memberships_changed()?;
+        if let Some((first, count)) = retired {
+            self.numbers.borrow_mut().free(first, count);
+        }
+        Ok(())
+    }
+
+    /// Writes the tenant's record. Returns its former queues if it has others now.
+    fn enter(&self, spec: TenantSpec) -> Result<Option<(u32, u32)>> {
+        ensure!(spec.id < self.settings.nr_tenants, "no room for tenant {}: raise the capacity", spec.id);
+        let mut tenants = self.tenants.borrow_mut();
+        let known = tenants.get(&spec.id);
+        let needs = queues_needed(&spec);
+        let former = known.map(|known| (known.record.first_queue, queues_needed(&known.spec)));
+        let first_queue = match former {
+            Some((first, count)) if count == needs => first,
+            _ => self.new_queues(needs)?,
+        };
+        let mut record = known.map_or_else(shared::Tenant::zeroed, |known| known.record);
+        if known.is_none() {
+            record.first_vcpu = [NONE; shared::NR_BUFFERS];
+        }
+        record.class = match spec.class {
+            Class::Reserved(_) => shared::class::RESERVED,
+            Class::Shared { .. } => shared::class::SHARED,
+            Class::Background => shared::class::BACKGROUND,
+        };
+        record.kind = u32::from(spec.kind == TenantKind::Vm);
+        record.weight = if let Class::Shared { weight } = spec.class { weight } else { 100 };
+        record.nr_vcpus = spec.vcpus;
+        record.first_queue = first_queue;
+        record.latency_ns = spec.class_latency_ns();
+        if !self.has_slots(&record) || record.class != shared::class::RESERVED {
+            record.promised_from = 0;
+        } else if record.promised_from == 0 {
+            record.promised_from = now_ns();
+        }
+        self.loaded.put("tenants", spec.id, &record)?;
+        tenants.insert(spec.id, Known { spec, record });
+        Ok(former.filter(|&(first, _)| first != first_queue))
+    }
+
+    fn new_queues(&self, count: u32) -> Result<u32> {
+        let busy = |queue: u32| self.queue_head(queue).is_ok_and(|head| head.nr_runnable > 0);
+        let first = self.numbers.borrow_mut().take(count, busy).with_context(|| {
+            format!("no room for {count} more queues of {}; start again with more", self.settings.nr_queues)
+        })?;
+        let empty = vec![0u8; self.loaded.entry("queues", first)?.len()];
+        for queue in first..first + count {
+            self.loaded.put_bytes("queues", queue, &empty)?;
+        }
+        Ok(first)
+    }
+
+    fn has_slots(&self, record: &shared::Tenant) -> bool {
+        let in_force = self.in_force(now_ns());
+        in_force.is_some_and(|buffer| record.first_vcpu[buffer] != NONE)
+    }
+
+    /// Forgets a tenant. Its tasks become the system's, or its outer tenant's.
+    pub fn tenant_remove(&self, id: TenantId) -> Result<()> {
+        ensure!(id != SYSTEM, "the system stays");
+        let known = self.tenants.borrow_mut().remove(&id);
+        let Some(known) = known else { return Ok(()) };
+        self.loaded.put("tenants", id, &shared::Tenant { class: shared::class::NONE, ..known.record })?;
+        self.memberships_changed()?;
+        self.numbers.borrow_mut().free(known.record.first_queue, queues_needed(&known.spec));
+        Ok(())
+    }
+
+    /// The tasks of a cgroup, and of those below it, become the tenant's.
+    pub fn cgroup_bind(&self, cgroup: u64, id: TenantId) -> Result<()> {
+        self.loaded.put("cgroups", cgroup, &id)?;
+        self.memberships_changed()
+    }
+
+    /// They become what the cgroup above makes them.
+    pub fn cgroup_unbind(&self, cgroup: u64) -> Result<()> {
+        self.loaded.remove("cgroups", cgroup)?;
+        self.memberships_changed()
+    }
+
+    /// A thread of a VM tenant becomes its vCPU `index`.
+    pub fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()> {
+        self.loaded.put("vcpu_threads", tid, &shared::VcpuThread { tenant: id, index })?;
+        self.memberships_changed()
+    }
+
+    /// It becomes one of the monitor's other threads.
+    pub fn vcpu_thread_unbind(&self, tid: i32) -> Result<()> {
+        self.loaded.remove("vcpu_threads", tid)?;
+        self.memberships_changed()
+    }
+
+    /// Has every task looked at anew: at once if it waits, else when it next stops or starts.
+    fn memberships_changed(&self) -> Result<()> {
+        let epoch = offset_of!(Live, membership_epoch);
+        let next: u32 = self.loaded.live.read::<Live>(0).membership_epoch.wrapping_add(1);
+        self.loaded.live.write(epoch, bytemuck::bytes_of(&next));
+        if !self.loaded.is_attached() {
+            return Ok(());
+        }
+        self.rehome_all()
+    }
+
+    /// Sends every waiting task to the dispatch queue where it belongs now.
+    fn rehome_all(&self) -> Result<()> {
+        let queues = self.numbers.borrow().in_use();
+        let of_cpus = (0..self.settings.nr_cpus).flat_map(|cpu| [dsq::background(cpu), dsq::pinned(cpu)]);
+        for dsq in queues.into_iter().map(dsq::queue).chain([dsq::SHARED]).chain(of_cpus) {
+            self.loaded.call("rehome", &mut Rehome { dsq, moved: 0 })?;
+        }
+        self.loaded.call("kick_all", &mut 0u64)
+    }
+
+    fn write_from_ns(&self, buffer: usize, from_ns: u64) {
+        let offset = offset_of!(Live, tables) + buffer * size_of::<TableRef>() + offset_of!(TableRef, from_ns);
+        self.loaded.live.write(offset, bytemuck::bytes_of(&from_ns));
+    }
+
+    /// The buffer of the table in force.
+    fn in_force(&self, now_ns: u64) -> Option<usize> {
+        let published = |&buffer: &usize| self.buffers[buffer].is_some_and(|table| table.from_ns <= now_ns);
+        (0..shared::NR_BUFFERS).filter(published).max_by_key(|&buffer| self.buffers[buffer].map(|table| table.from_ns))
+    }
+
+    /// Installs a table and waits until every CPU enacts it: two and a half rounds at the most.
+    ///
+    /// All CPUs change over at one instant at which both tables begin a round. The buffer that becomes free is not
+    /// written to before two rounds have passed, so that no CPU can still be reading it.
+    ///
+    /// # Errors
+    ///
+    /// The table is too large, or not for this host; nothing has changed then.
+    pub fn install(&mut self, table: Certified) -> Result<Installed> {
+        let placement = Placement::new(&table, self.settings.nr_cpus)?;
+        ensure!(
+            table.bytes().len() <= self.settings.table_bytes as usize,
+            "the table has {} bytes, the scheduler was loaded for {}",
+            table.bytes().len(),
+            self.settings.table_bytes
+        );
+        let old = self.in_force(now_ns());
+        let buffer = old.map_or(0, |old| 1 - old);
+        if let Some(old) = old.and_then(|old| self.buffers[old]) {
+            sleep_until(old.from_ns + 2 * self.buffers[buffer].map_or(0, |retired| retired.length_ns));
+        }
+        self.write_from_ns(buffer, NEVER);
+        let generation = self.generation + 1;
+        self.fill(buffer, table.with_generation(generation), &placement)?;
+        let old_length_ns = old.and_then(|old| self.buffers[old]).map_or(placement.length_ns, |old| old.length_ns);
+        let mut publish = Publish { buffer: buffer as u32, generation, ..Zeroable::zeroed() };
+        publish.boundary_ns = boundary_ns(old_length_ns, placement.length_ns);
+        self.loaded.call("publish_table", &mut publish)?;
+        self.generation = generation;
+        self.buffers[buffer] =
+            Some(InBuffer { generation, length_ns: placement.length_ns, from_ns: publish.from_ns });
+        sleep_until(publish.from_ns);
+        self.promise(publish.from_ns)?;
+        if publish.stored_ns >= publish.from_ns {
+            bail!("the table was published {} ns late", publish.stored_ns - publish.from_ns);
+        }
+        Ok(Installed { generation, adopted_at_ns: publish.from_ns })
+    }
+
+    /// Writes a table to a buffer that is not in force, and where its tenants' vCPUs are.
+    fn fill(&self, buffer: usize, table: Certified, placement: &Placement) -> Result<()> {
+        self.loaded.tables.write(buffer * self.settings.table_bytes as usize, table.bytes());
+        for (cpu, view) in (0..).zip(&placement.views) {
+            self.loaded.put_view(&self.settings, buffer as u32, cpu, view)?;
+        }
+        for (&id, known) in self.tenants.borrow_mut().iter_mut() {
+            let first = placement.first_vcpu.get(&id);
+            known.record.first_vcpu[buffer] =
+                first.filter(|&&(_, count)| count >= known.spec.vcpus).map_or(NONE, |&(first, _)| first);
+            self.loaded.put("tenants", id, &known.record)?;
+        }
+        Ok(())
+    }
+
+    /// A table is in force: the promises to tenants that have slots in it hold from now on, for others no more.
+    fn promise(&self, from_ns: u64) -> Result<()> {
+        let mut changed = false;
+        for (&id, known) in self.tenants.borrow_mut().iter_mut() {
+            let promised = known.record.class == shared::class::RESERVED && self.has_slots(&known.record);
+            if promised == (known.record.promised_from != 0) {
+                continue;
+            }
+            // A tenant's waiting threads are in its queue only after they were sent there.
+            known.record.promised_from = if promised { now_ns().max(from_ns) } else { 0 };
+            self.loaded.put("tenants", id, &known.record)?;
+            changed = true;
+        }
+        if changed { self.rehome_all() } else { Ok(()) }
+    }
+
+    /// The CPUs over which background threads are spread, each as often as its part of the idle time.
+    pub fn spread_background(&self, cpus: &[u32]) -> Result<()> {
+        ensure!(!cpus.is_empty(), "background threads need a CPU");
+        let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place * cpus.len() / shared::RING.max(cpus.len())]);
+        let ring = if cpus.len() < shared::RING { std::array::from_fn(|place| cpus[place % cpus.len()]) } else { ring };
+        self.loaded.live.write(offset_of!(Live, background_ring), bytemuck::bytes_of(&ring));
+        Ok(())
+    }
+
+    fn queue_head(&self, queue: u32) -> Result<shared::QueueHead> {
+        let entry = self.loaded.entry("queues", queue)?;
+        Ok(bytemuck::pod_read_unaligned(&entry[..size_of::<shared::QueueHead>()]))
+    }
+
+    /// What each queue has counted.
+    pub fn queues(&self) -> Result<Vec<QueueAccount>> {
+        let mut accounts = Vec::new();
+        for (&id, known) in self.tenants.borrow().iter() {
+            for offset in 0..queues_needed(&known.spec) {
+                let entry = self.loaded.entry("queues", known.record.first_queue + offset)?;
+                let vcpu = offset.checked_sub(1);
+                accounts.push(QueueAccount::decode(id, vcpu, &entry));
+            }
+        }
+        Ok(accounts)
+    }
+
+    /// What each CPU has counted.
+    pub fn cpus(&self) -> Result<Vec<CpuAccount>> {
+        (0..self.settings.nr_cpus).map(|cpu| Ok(CpuAccount::decode(cpu, &self.loaded.entry("cpus", cpu)?))).collect()
+    }
+
+    /// The table in force, 0 if there is none.
+    pub fn generation(&self) -> u64 {
+        self.in_force(now_ns()).and_then(|buffer| self.buffers[buffer]).map_or(0, |table| table.generation)
+    }
+
+    /// Why the kernel has let the scheduler go, once it has.
+    pub fn exited(&self) -> Option<String> {
+        let exit: Exit = self.loaded.exit.read(0);
+        let text = |bytes: &[u8]| {
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+            String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+        };
+        (exit.kind != 0).then(|| match text(&exit.msg) {
+            message if message.is_empty() => text(&exit.reason),
+            message => format!("{}: {message}", text(&exit.reason)),
+        })
+    }
+}
+
+impl TenantSpec {
+    fn class_latency_ns(&self) -> u64 {
+        if let Class::Reserved(reservation) = self.class { reservation.latency_ns } else { 0 }
+    }
+}
+
+/// A container has one queue; a VM one for its monitor's threads and one a vCPU.
+fn queues_needed(spec: &TenantSpec) -> u32 {
+    match spec.kind {
+        TenantKind::Container => 1,
+        TenantKind::Vm => 1 + spec.vcpus,
+    }
+}

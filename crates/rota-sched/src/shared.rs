@@ -1,0 +1,188 @@
+//! The Rust mirror of `src/bpf/shared.h`, which says what each field means. A test has the C compiler compare the two.
+
+use bytemuck::{Pod, Zeroable};
+
+/// No such number.
+pub const NONE: u32 = u32::MAX;
+/// A time that does not come.
+pub const NEVER: u64 = u64::MAX;
+/// Table buffers in the kernel.
+pub const NR_BUFFERS: usize = 2;
+/// Entries of the ring that spreads background threads over CPUs.
+pub const RING: usize = 64;
+/// Causes of lost time.
+pub const NR_CAUSES: usize = 6;
+/// CPU numbers are below this.
+const CPUS_MAX: usize = rota_table::layout::CPUS_MAX as usize;
+
+/// `enum rota_class`.
+pub mod class {
+    /// The map's empty entry.
+    pub const NONE: u32 = 0;
+    /// Has a reservation.
+    pub const RESERVED: u32 = 1;
+    /// Has a weight.
+    pub const SHARED: u32 = 2;
+    /// Has what is left.
+    pub const BACKGROUND: u32 = 3;
+    /// The tasks of no tenant, on a host with housekeeping CPUs.
+    pub const SYSTEM: u32 = 4;
+}
+
+/// Defines structures as the header does, and for the test that compares the two.
+macro_rules! structures {
+    ($($name:ident = $c_name:literal { $($field:ident: $type:ty,)* })*) => {
+        $(
+            #[derive(Clone, Copy, Debug, Pod, Zeroable)]
+            #[repr(C)]
+            #[allow(missing_docs)] // the header documents the fields
+            pub struct $name { $(pub $field: $type,)* }
+        )*
+
+        /// What the C compiler must agree with, as assertions in C.
+        #[cfg(test)]
+        fn assertions() -> String {
+            let mut text = String::new();
+            $(
+                text += &format!("_Static_assert(sizeof(struct {}) == {}, \"\");\n", $c_name, size_of::<$name>());
+                $(text += &format!(
+                    "_Static_assert(__builtin_offsetof(struct {}, {}) == {}, \"\");\n",
+                    $c_name, stringify!($field).trim_start_matches("r#"), std::mem::offset_of!($name, $field));)*
+            )*
+            text
+        }
+    };
+}
+
+structures! {
+    Tenant = "rota_tenant" {
+        class: u32,
+        kind: u32,
+        weight: u32,
+        nr_vcpus: u32,
+        first_queue: u32,
+        first_vcpu: [u32; NR_BUFFERS],
+        reserved: u32,
+        latency_ns: u64,
+        promised_from: u64,
+    }
+    CpuView = "rota_cpu_view" {
+        slices: u32,
+        slots: u32,
+        locals: u32,
+        first_slot: u32,
+        nr_slots: u32,
+        nr_slices: u32,
+        nr_locals: u32,
+        length_ns: u32,
+        slice_ns: u32,
+        vcpus: u32,
+        nr_vcpus: u32,
+        reserved: [u32; 5],
+    }
+    VcpuThread = "rota_vcpu_thread" {
+        tenant: u32,
+        index: u32,
+    }
+    QueueHead = "rota_queue_head" {
+        lock: u32,
+        nr_runnable: u32,
+        nr_running: u32,
+        padding: u32,
+    }
+    QueueCounters = "rota_queue_account" {
+        used_ns: u64,
+        used_in_slots_ns: u64,
+        wanted_ns: u64,
+        blackout_max_ns: u64,
+        missed: u64,
+        missed_by_cause: [u64; NR_CAUSES],
+        lost_ns: [u64; NR_CAUSES],
+        dispatches: u64,
+        migrations: u64,
+    }
+    CpuCounters = "rota_cpu_account" {
+        generation: u64,
+        mixed: u64,
+        idle_ns: u64,
+        background_ns: u64,
+        second_level_ns: u64,
+        lost_ns: [u64; NR_CAUSES],
+    }
+    Settings = "rota_settings" {
+        nr_cpus: u32,
+        nr_queues: u32,
+        nr_tenants: u32,
+        table_bytes: u32,
+        housekeeping: [u64; CPUS_MAX / 64],
+    }
+    TableRef = "rota_table_ref" {
+        from_ns: u64,
+        generation: u64,
+    }
+    Live = "rota_live" {
+        tables: [TableRef; NR_BUFFERS],
+        membership_epoch: u32,
+        background_ring: [u32; RING],
+        reserved: u32,
+        stalled_publishers: u64,
+    }
+    Publish = "rota_publish" {
+        buffer: u32,
+        reserved: u32,
+        generation: u64,
+        boundary_ns: u64,
+        from_ns: u64,
+        stored_ns: u64,
+    }
+    Rehome = "rota_rehome" {
+        dsq: u64,
+        moved: u64,
+    }
+    Exit = "rota_exit" {
+        kind: i32,
+        padding: i32,
+        code: i64,
+        reason: [u8; 128],
+        msg: [u8; 512],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    /// Whether the C compiler accepts the header followed by `text`.
+    fn compiles(text: &str) -> bool {
+        let mut compiler = Command::new("cc")
+            .args(["-fsyntax-only", "-x", "c", "-Isrc/bpf", "-I../rota-table/include", "-"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a C compiler");
+        let source = format!("#include \"shared.h\"\n{text}");
+        compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+        compiler.wait().unwrap().success()
+    }
+
+    #[test]
+    fn the_mirror_is_the_header() {
+        let constants = [
+            ("ROTA_NR_BUFFERS", NR_BUFFERS),
+            ("ROTA_RING", RING),
+            ("ROTA_NR_CAUSES", NR_CAUSES),
+            ("ROTA_CLASS_SYSTEM", class::SYSTEM as usize),
+            ("ROTA_CLASS_RESERVED", class::RESERVED as usize),
+            ("ROTA_CLASS_SHARED", class::SHARED as usize),
+            ("ROTA_CLASS_BACKGROUND", class::BACKGROUND as usize),
+        ];
+        let mut text = assertions();
+        for (name, value) in constants {
+            text += &format!("_Static_assert({name} == {value}, \"\");\n");
+        }
+        assert!(compiles(&text), "shared.rs and shared.h differ");
+        assert!(!compiles("_Static_assert(sizeof(struct rota_tenant) == 1, \"\");"), "the check checks nothing");
+    }
+}
