@@ -362,3 +362,19 @@ fn no_file_means_this_machine() {
         "rota.toml:1:1: host.cpus: the machine's CPUs are not known; write e.g. cpus = \"0-7\""
     );
 }
+
+#[test]
+fn the_ends_of_every_range_are_in_it() {
+    let host = "[host]\nhousekeeping = \"0\"\nfloor = 0.5\nslot_min = \"10ms\"\n";
+    let reserved = "[[tenant]]\nname = \"a\"\nclass = \"reserved\"\nshare = 1\nlatency = \"3600s\"\n";
+    let shared = "[[tenant]]\nname = \"b\"\nclass = \"shared\"\nweight = 10000\n";
+    // With the one vCPU of `a` and of `b`, as many as a table holds.
+    let many = "[[tenant]]\nname = \"c{i}\"\ncount = 2\nclass = \"background\"\nvcpus = 524287\n";
+    let model = parse(&[source("rota.toml", &[host, reserved, shared, many].concat())], &machine()).unwrap();
+    assert_eq!((model.host.floor_ppb, model.host.slot_min_ns), (500_000_000, 10_000_000));
+    assert_eq!(model.tenants[0].reservation().unwrap().share, Share::ONE);
+    assert_eq!(model.tenants[1].class, Class::Shared { weight: 10_000 });
+    assert_eq!(model.tenants.iter().map(|tenant| tenant.vcpus).sum::<u32>(), VCPUS_MAX);
+    let floor = parse(&[source("rota.toml", "[host]\nfloor = 0\nslot_min = \"0ns\"")], &machine()).unwrap();
+    assert_eq!((floor.host.floor_ppb, floor.host.slot_min_ns), (0, 0));
+}
