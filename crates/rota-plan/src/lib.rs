@@ -27,4 +27,4 @@ pub use infeasible::Infeasible;
 pub use partition::Placement;
 pub use period::{CANDIDATES, HYPERPERIOD_NS, PERIOD_MIN_NS};
 pub use plan::{Options, plan};
-pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, Slot};
+pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot};

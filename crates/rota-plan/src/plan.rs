@@ -9,6 +9,7 @@ use crate::demand::{Demand, collect};
 use crate::partition::{Item, Order, Placement, Unplaced, partition};
 use crate::period::{Choice, HYPERPERIOD_NS, Task, lcm, task};
 use crate::single::{Timetable, timetable};
+use crate::timetable::SLOT_MIN_NS;
 use crate::{CpuPlan, Infeasible, Method, Plan, PlannedVcpu, Slot};
 
 const WHOLE: u64 = Share::ONE.ppb() as u64;
@@ -109,6 +110,7 @@ fn capacity(model: &Model) -> u64 {
 /// The timetable of each CPU; none for one that carries nothing or one whole vCPU. CPUs that carry equal tasks are
 /// simulated once. Sorts what each carries by period: the timetable's tasks are in that order.
 fn simulate(model: &Model, tasks: &[Task], carried: &mut [Vec<u32>]) -> Vec<Option<Rc<Timetable>>> {
+    let slot_min_ns = model.host.slot_min_ns.max(SLOT_MIN_NS);
     let mut known: HashMap<Vec<Task>, Rc<Timetable>> = HashMap::new();
     let mut one = |vcpus: &mut Vec<u32>| {
         vcpus.sort_by_key(|&vcpu| (tasks[vcpu as usize], vcpu));
@@ -119,7 +121,7 @@ fn simulate(model: &Model, tasks: &[Task], carried: &mut [Vec<u32>]) -> Vec<Opti
         if let Some(timetable) = known.get(&key) {
             return Some(timetable.clone());
         }
-        let made = Rc::new(timetable(&key, capacity(model), model.host.slot_min_ns));
+        let made = Rc::new(timetable(&key, capacity(model), slot_min_ns));
         known.insert(key, made.clone());
         Some(made)
     };

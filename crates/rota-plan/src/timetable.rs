@@ -4,9 +4,15 @@ use std::fmt;
 
 use rota_model::{Share, TenantId};
 
+use crate::HYPERPERIOD_NS;
+
 /// Most slices that one CPU's part of a table may have (`ROTA_TABLE_SLICES_MAX` of the table's format): a CPU's length
 /// divided by its shortest slot, rounded up.
 pub const SLICES_MAX: u64 = 65_536;
+
+/// Slots shorter than this are dissolved even if the host's `slot_min_ns` is less: slots of at least this length never
+/// need more than [`SLICES_MAX`] slices.
+pub const SLOT_MIN_NS: u64 = HYPERPERIOD_NS.div_ceil(SLICES_MAX);
 
 /// The timetable of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +23,8 @@ pub struct Plan {
     pub cpus: Vec<CpuPlan>,
     /// Every vCPU that has a reservation, by tenant and index.
     pub vcpus: Vec<PlannedVcpu>,
-    /// Slots that stayed shorter than the host's `slot_min_ns`, because nothing could take their work without a
-    /// promise broken. Each CPU's are counted over its own length.
+    /// Slots that stayed shorter than the host's `slot_min_ns` (and than [`SLOT_MIN_NS`]), because nothing could take
+    /// their work without a promise broken. Each CPU's are counted over its own length.
     pub short_slots: usize,
 }
 

@@ -1,0 +1,13 @@
+//! The planner from outside: models in, plans and refusals out.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test fails by panic; helpers are not covered by allow-unwrap-in-tests"
+)]
+
+mod checker;
+mod models;
+mod properties;
+mod refusals;
+mod small_hosts;
+mod snapshots;

@@ -1,0 +1,116 @@
+//! Random hosts: whatever is planned keeps its promises, and what is refused was refused for a reason.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rota_model::{Class, CpuSet, Model, Reservation, Share, Tenant};
+use rota_plan::{Infeasible, Options, Placement, plan};
+
+use crate::checker::check;
+use crate::models::{MS, host, model};
+
+#[derive(Clone, Debug)]
+struct Host {
+    cpus: u32,
+    floor_ppb: u32,
+    slot_min_ns: u64,
+    /// Per tenant: vCPUs, part of the host's load, latency in us, capped, first CPU and number of CPUs of its affinity.
+    tenants: Vec<(u32, u32, u64, bool, Option<(u32, u32)>)>,
+    /// Sum of all shares, in thousandths of the CPUs.
+    load: u32,
+}
+
+fn hosts() -> impl Strategy<Value = Host> {
+    let latency = prop_oneof![
+        // Usual ones, some very close to each other, and any.
+        prop::sample::select(vec![1_000, 5_000, 10_000, 20_000, 30_000, 100_000_u64]),
+        20_000..20_500_u64,
+        300..200_000_u64,
+    ];
+    let affinity = prop::option::weighted(0.2, (0..6_u32, 1..6_u32));
+    let tenant = (1..4_u32, 1..100_u32, latency, any::<bool>(), affinity);
+    let floors = prop::sample::select(vec![0, 5_000_000, 50_000_000]);
+    let slots = prop::sample::select(vec![0, 10_000, 50_000, 200_000]);
+    (1..6_u32, floors, slots, prop::collection::vec(tenant, 1..24), 300..1001_u32).prop_map(
+        |(cpus, floor_ppb, slot_min_ns, tenants, load)| Host { cpus, floor_ppb, slot_min_ns, tenants, load },
+    )
+}
+
+fn to_model(random: &Host) -> Model {
+    let parts: u64 = random.tenants.iter().map(|tenant| u64::from(tenant.0 * tenant.1)).sum();
+    let load_ppb = u64::from(random.cpus) * u64::from(random.load) * 1_000_000;
+    let tenants =
+        random.tenants.iter().enumerate().map(|(name, &(vcpus, part, latency_us, capped, affinity))| {
+            let ppb = (load_ppb * u64::from(part) / parts).clamp(1, 1_000_000_000);
+            let share = Share::from_ppb(ppb as u32).unwrap();
+            let affinity = affinity.map(|(first, count)| {
+                (first..first + count).map(|cpu| cpu % random.cpus).collect::<CpuSet>()
+            });
+            Tenant {
+                name: format!("t{name}"),
+                class: Class::Reserved(Reservation { share, latency_ns: latency_us * 1_000, capped }),
+                vcpus,
+                affinity,
+                pinned: false,
+                matcher: None,
+            }
+        });
+    let machine = rota_model::Host {
+        floor_ppb: random.floor_ppb,
+        slot_min_ns: random.slot_min_ns,
+        ..host(&format!("0-{}", random.cpus - 1), "")
+    };
+    model(machine, tenants)
+}
+
+#[test]
+fn every_plan_keeps_its_promises() {
+    let mut runner = TestRunner::new(Config { cases: 2_000, failure_persistence: None, ..Config::default() });
+    let placements = prop::sample::select(vec![Placement::WorstFit, Placement::BestFit]);
+    let (planned, refused) = (Cell::new(0), Cell::new(0));
+    let result = runner.run(&(hosts(), placements), |(random, placement)| {
+        let model = to_model(&random);
+        let options = Options { placement };
+        let first = plan(&model, &options);
+        prop_assert_eq!(&first, &plan(&model, &options), "same input, same output");
+        match first {
+            Ok(plan) => {
+                planned.set(planned.get() + 1);
+                check(&model, &plan).map_err(TestCaseError::fail)
+            }
+            Err(Infeasible::Slices { .. }) => {
+                Err(TestCaseError::fail("no table with slots of a useful length"))
+            }
+            Err(_) => {
+                refused.set(refused.get() + 1);
+                Ok(())
+            }
+        }
+    });
+    result.unwrap();
+    // A generator that makes only one kind shows nothing.
+    let (planned, refused) = (planned.get(), refused.get());
+    assert!(planned > 500 && refused > 100, "{planned} planned, {refused} refused");
+}
+
+/// Below half of every CPU's capacity no vCPU can fail to find room, wherever the others went.
+#[test]
+fn light_hosts_are_never_refused() {
+    let mut runner = TestRunner::new(Config { cases: 500, failure_persistence: None, ..Config::default() });
+    let result = runner.run(&hosts(), |random| {
+        let mut model = to_model(&Host { load: random.load / 3, ..random });
+        for tenant in &mut model.tenants {
+            tenant.affinity = None;
+            if let Class::Reserved(reservation) = &mut tenant.class {
+                reservation.latency_ns = reservation.latency_ns.max(MS);
+                reservation.share = reservation.share.min(Share::from_fraction(0.5).unwrap());
+            }
+        }
+        match plan(&model, &Options::default()) {
+            Ok(plan) => check(&model, &plan).map_err(TestCaseError::fail),
+            Err(error) => Err(TestCaseError::fail(error.to_string())),
+        }
+    });
+    result.unwrap();
+}

@@ -1,0 +1,86 @@
+//! What cannot be planned is refused in words that an operator can act on.
+
+use rota_model::{Host, Model, Share, Tenant};
+use rota_plan::{Infeasible, Options, plan};
+
+use crate::models::{MS, host, model, on, reserved};
+
+fn refusal(model: &Model) -> String {
+    plan(model, &Options::default()).unwrap_err().to_string()
+}
+
+#[test]
+fn an_over_utilised_host_says_by_how_much() {
+    let full = Host { floor_ppb: Host::FLOOR_PPB, ..host("0-3", "0") };
+    let model = model(full, [reserved("web", 9, 0.3, 20 * MS), reserved("db", 1, 1.0, MS)]);
+    assert_eq!(
+        refusal(&model),
+        "over-utilised: the reservations need 3.7 CPUs and the 3 CPUs that may carry them have 2.99 to give, 0.71 too \
+         few; lower shares, remove tenants or add CPUs"
+    );
+}
+
+#[test]
+fn a_latency_too_small_is_told_the_smallest() {
+    let model = model(host("0", ""), [reserved("rt", 1, 0.25, 100_000)]);
+    assert_eq!(
+        refusal(&model),
+        "tenant `rt`: share 0.25 cannot have a latency of 100000 ns; the smallest is 150150 ns"
+    );
+    let Tenant { class, .. } = reserved("rt", 1, 0.25, 150_150);
+    let tenants = vec![Tenant { class, ..model.tenants[0].clone() }];
+    assert!(plan(&Model { tenants, ..model }, &Options::default()).is_ok());
+}
+
+/// The thesis' running example (section 5.1): it takes splitting.
+#[test]
+fn three_of_0_6_do_not_fit_on_two_cpus() {
+    let model = model(host("0-1", ""), [25, 50, 100].map(|l| reserved(&format!("vm-{l}"), 1, 0.6, l * MS)));
+    assert_eq!(
+        refusal(&model),
+        "tenant `vm-100`: vCPU 0 with share 0.6 fits on none of its 2 CPUs, where 0.4 is the most that is free on \
+         one; it needs splitting over CPUs, which this version does not do; lower a share, widen its affinity or add \
+         a CPU"
+    );
+}
+
+#[test]
+fn affinity_is_honoured_or_refused() {
+    let tenants = |cpus| vec![on(cpus, reserved("a", 2, 0.6, 20 * MS)), reserved("b", 1, 0.3, 20 * MS)];
+    let options = Options::default();
+    let free = plan(&model(host("0-3", "0"), tenants("2-3")), &options).unwrap();
+    assert_eq!(free.vcpus.iter().map(|vcpu| vcpu.cpus[0]).collect::<Vec<_>>(), [2, 3, 1]);
+    let fragmented = plan(&model(host("0-3", "0"), tenants("3")), &options).unwrap_err();
+    let (tenant, share) = ("a".to_owned(), Share::from_fraction(0.6).unwrap());
+    assert_eq!(
+        fragmented,
+        Infeasible::Fragmented { tenant, index: 1, share, allowed: 1, free_ppb: 400_000_000 }
+    );
+    assert_eq!(
+        refusal(&model(host("0-3", "0"), tenants("0"))),
+        "tenant `a`: none of the CPUs 0 may carry reservations (those are 1-3); change its affinity or the \
+         housekeeping CPUs"
+    );
+}
+
+#[test]
+fn a_whole_cpu_needs_an_empty_one() {
+    let model =
+        model(host("0-1", ""), [on("1", reserved("a", 1, 0.1, 20 * MS)), on("1", reserved("b", 1, 1.0, MS))]);
+    let Infeasible::Fragmented { tenant, free_ppb, .. } = plan(&model, &Options::default()).unwrap_err()
+    else {
+        panic!("refused for another reason");
+    };
+    assert_eq!((tenant.as_str(), free_ppb), ("a", 0));
+}
+
+#[test]
+fn shares_too_small_for_any_table_are_refused() {
+    let tiny = reserved("tiny", 1, 0.000_001, 210_000);
+    let model = model(host("0", ""), [tiny, reserved("big", 1, 0.5, 20 * MS)]);
+    assert_eq!(
+        refusal(&model),
+        "CPU 0: its shortest slot would be 1 ns in a length of 51351300 ns, more than 65536 slices; give its tenants \
+         equal latencies or larger shares: tiny, big"
+    );
+}
