@@ -95,7 +95,8 @@ impl<'a> Tenants<'a> {
         }
         let place = |key| (table.file.path, table.line(key));
         for index in 0..*count {
-            let fill = |text: &str| text.replace(INDEX, &index.to_string());
+            let index = index.to_string();
+            let fill = |text: &str| text.replace(INDEX, &index);
             let name = fill(&tenant.name);
             if let Some((path, line)) = self.names.insert(name.clone(), place("name")) {
                 let message = format!("{} is a name at {path}:{line} too; choose another", quote(&name));
@@ -108,7 +109,8 @@ impl<'a> Tenants<'a> {
                 let message = format!("{matcher} is matched at {path}:{line} too; a task has one tenant");
                 return errors.push(table.error("match", message));
             }
-            self.list.push(Tenant { name, matcher, ..tenant.clone() });
+            let affinity = tenant.affinity.clone();
+            self.list.push(Tenant { name, affinity, matcher, ..*tenant });
         }
     }
 }
