@@ -5,6 +5,9 @@ use bytemuck::Pod;
 use super::violation::Violation;
 use crate::layout::{self, Cpu, Header, Records, Slice, Slot, Vcpu};
 
+// There is no room for more vCPUs, so that their number needs no check.
+const _: () = assert!(layout::BYTES_MAX / size_of::<Vcpu>() as u32 <= layout::VCPUS_MAX);
+
 /// A table whose sections are where they must be. What is in them is still unchecked, but for reserved fields.
 pub(super) struct Table<'a> {
     pub length_ns: u32,
@@ -18,17 +21,8 @@ pub(super) struct Table<'a> {
 impl<'a> Table<'a> {
     pub fn read(bytes: &'a [u8]) -> Result<Table<'a>, Violation> {
         let header = read_header(bytes)?;
-        let most = layout::BYTES_MAX;
-        for (what, count, least, most) in [
-            ("CPUs", header.nr_cpus, 1, layout::CPUS_MAX),
-            ("vCPUs", header.nr_vcpus, 0, layout::VCPUS_MAX),
-            ("slots", header.nr_slots, 0, most / size_of::<Slot>() as u32),
-            ("slices", header.nr_slices, 0, most / size_of::<Slice>() as u32),
-            ("locals", header.nr_locals, 0, most / size_of::<u32>() as u32),
-        ] {
-            if !(least..=most).contains(&count) {
-                return Err(Violation::Count { what, count, least, most });
-            }
+        if header.nr_cpus == 0 || header.nr_cpus > layout::CPUS_MAX {
+            return Err(Violation::NrCpus { count: header.nr_cpus });
         }
         let mut sections = Sections { bytes, after: size_of::<Header>() as u64 };
         let table = Table {
@@ -39,6 +33,7 @@ impl<'a> Table<'a> {
             slices: sections.next("slices", header.slices_offset, header.nr_slices)?,
             locals: sections.next("locals", header.locals_offset, header.nr_locals)?,
         };
+        sections.finish()?;
         zero("header", [header.reserved])?;
         zero("CPU", table.cpus.iter().map(|cpu| cpu.reserved))?;
         zero("vCPU number", table.vcpus.iter().map(|vcpu| vcpu.reserved))?;
@@ -100,9 +95,25 @@ impl<'a> Sections<'a> {
         if u64::from(offset) < self.after {
             return Err(Violation::Overlap { what, offset, after: self.after });
         }
+        self.check_padding(u64::from(offset))?;
         self.after = u64::from(offset) + u64::from(count) * size_of::<T>() as u64;
         let beyond = Violation::Beyond { what, end: self.after, bytes: self.bytes.len() as u32 };
         Records::within(self.bytes, offset, count).ok_or(beyond)
+    }
+
+    /// Looks at what follows the last section.
+    fn finish(self) -> Result<(), Violation> {
+        self.check_padding(self.bytes.len() as u64)
+    }
+
+    /// From the section before up to `until`, as far as there are bytes, all must be 0.
+    fn check_padding(&self, until: u64) -> Result<(), Violation> {
+        let (after, until) = (self.after as usize, (until as usize).min(self.bytes.len()));
+        let padding = self.bytes.get(after..until).unwrap_or_default();
+        match padding.iter().position(|&byte| byte != 0) {
+            Some(place) => Err(Violation::Padding { at: after + place }),
+            None => Ok(()),
+        }
     }
 }
 

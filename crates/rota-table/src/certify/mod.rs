@@ -3,8 +3,8 @@
 //! It is given a table's bytes and the promises, nothing else; it shares no code with the encoder or the planner, and
 //! takes any bytes for hostile. A table passes if
 //!
-//! - **format**: magic, version, size and checksum are right, reserved fields are 0, and the sections are aligned, in
-//!   order and within the table;
+//! - **format**: magic, version, size and checksum are right, the sections are aligned, in order and within the table,
+//!   and reserved fields and what lies between sections are 0;
 //! - **CPUs**: the table's length divides the hyperperiod and each CPU's length divides the table's; the CPUs' runs of
 //!   slots, slices and locals cover their sections in CPU order; slots are ascending, disjoint, within the CPU's length
 //!   and of vCPUs that exist; the slice index sends every offset to its slot; the locals are exactly the slots' owners;

@@ -42,14 +42,16 @@ pub enum Violation {
     Checksum { found: u64, computed: u64 },
     #[error("a reserved field of {what} {number} is not 0")]
     Reserved { what: &'static str, number: usize },
-    #[error("the table has {count} {what}; from {least} to {most} are allowed")]
-    Count { what: &'static str, count: u32, least: u32, most: u32 },
+    #[error("the table has {count} CPUs; from 1 to {} are allowed", layout::CPUS_MAX)]
+    NrCpus { count: u32 },
     #[error("the section of {what} starts at byte {offset}, not a multiple of {}", layout::ALIGN)]
     Misaligned { what: &'static str, offset: u32 },
     #[error("the section of {what} starts at byte {offset}, before its predecessor ends at byte {after}")]
     Overlap { what: &'static str, offset: u32, after: u64 },
     #[error("the section of {what} ends at byte {end}, beyond the table's {bytes}")]
     Beyond { what: &'static str, end: u64, bytes: u32 },
+    #[error("byte {at} belongs to no section and is not 0")]
+    Padding { at: usize },
 
     // CPUs.
     #[error("the table's length of {length_ns} ns does not divide {} ns", layout::HYPERPERIOD_NS)]

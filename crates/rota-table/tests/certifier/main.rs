@@ -1,0 +1,13 @@
+//! The certifier against tables that keep their promises, tables that do not, and bytes that were never tables.
+
+#![allow(clippy::unwrap_used)] // a failed helper is a failed test
+
+mod brute;
+mod hostile;
+mod made;
+mod mutations;
+mod parts;
+mod rules_cpus;
+mod rules_format;
+mod rules_vcpus;
+mod sound;

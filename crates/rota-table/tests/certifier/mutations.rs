@@ -1,0 +1,212 @@
+//! Mutation test of tables: whatever is done to a certified one, the certifier rejects it, or the independent judge
+//! finds that it still keeps every promise. Where the change is made before encoding, so that only slots, records and
+//! promises differ, certifier and judge must agree both ways.
+
+use rota_table::{Promise, SlotSource, certify, encode};
+
+use crate::brute::judge;
+use crate::made::{Made, at_random, by_hand};
+use crate::parts::signed;
+
+/// Tables to mutate: everything in one, and some more at random.
+fn victims() -> Vec<Made> {
+    std::iter::once(by_hand()).chain((1..=10).map(at_random)).collect()
+}
+
+/// Counts what became of mutants, so that no test passes for want of them.
+#[derive(Default)]
+struct Toll {
+    rejected: u32,
+    harmless: u32,
+}
+
+impl Toll {
+    fn take(&mut self, what: &str, bytes: &[u8], promises: &[Promise]) {
+        match certify(bytes, promises) {
+            Err(_) => self.rejected += 1,
+            Ok(_) => {
+                assert_eq!(judge(bytes, promises), Ok(()), "{what}: certified, but harmful");
+                self.harmless += 1;
+            }
+        }
+    }
+
+    /// As above, but the judge also says what must pass.
+    fn take_source(&mut self, what: &str, mutant: &Made) {
+        let Ok(bytes) = encode(&mutant.source) else { return };
+        let certified = certify(&bytes, &mutant.promises).map(|_| ());
+        let judged = judge(&bytes, &mutant.promises);
+        assert_eq!(certified.is_ok(), judged.is_ok(), "{what}: certifier {certified:?}, judge {judged:?}");
+        *(if judged.is_ok() { &mut self.harmless } else { &mut self.rejected }) += 1;
+    }
+}
+
+#[test]
+fn every_bit_and_every_length() {
+    for made in victims() {
+        let (bytes, mut toll) = (made.bytes(), Toll::default());
+        for length in 0..bytes.len() {
+            toll.take("cut", &bytes[..length], &made.promises);
+            toll.take("cut and signed", &signed(bytes[..length].to_vec()), &made.promises);
+        }
+        for bit in 0..8 * bytes.len() {
+            let mut mutant = bytes.clone();
+            mutant[bit / 8] ^= 1 << (bit % 8);
+            toll.take("bit", &mutant, &made.promises);
+        }
+        // The generation's 64 bits are not signed.
+        assert_eq!((toll.rejected, toll.harmless), (10 * bytes.len() as u32 - 64, 64));
+    }
+}
+
+#[test]
+fn every_signed_bit() {
+    for made in victims() {
+        let (bytes, mut toll) = (made.bytes(), Toll::default());
+        for bit in 0..8 * bytes.len() {
+            let mut mutant = bytes.clone();
+            mutant[bit / 8] ^= 1 << (bit % 8);
+            toll.take(&format!("bit {bit}"), &signed(mutant), &made.promises);
+        }
+        assert!(toll.rejected > 10 * toll.harmless, "{} to {}", toll.rejected, toll.harmless);
+    }
+}
+
+/// Every 32-bit word, whatever field it is or belongs to, off by one, far off, and as any other word of the table.
+#[test]
+fn every_signed_word() {
+    for made in victims().into_iter().take(4) {
+        let (bytes, mut toll) = (made.bytes(), Toll::default());
+        let word = |place: usize| u32::from_le_bytes(bytes[place..place + 4].try_into().unwrap());
+        let mut others: Vec<u32> = (0..bytes.len() - 3).step_by(4).map(word).collect();
+        others.sort_unstable();
+        others.dedup();
+        for place in (0..bytes.len() - 3).step_by(4) {
+            let own = word(place);
+            let near = [1, 2, 64].into_iter().flat_map(|by| [own.wrapping_add(by), own.wrapping_sub(by)]);
+            let far = [0, 1, 1 << 31, u32::MAX, own << 1, own >> 1];
+            for value in near.chain(far).chain(others.iter().copied()).filter(|&value| value != own) {
+                let mut mutant = bytes.clone();
+                mutant[place..place + 4].copy_from_slice(&value.to_le_bytes());
+                toll.take(&format!("word at {place} to {value}"), &signed(mutant), &made.promises);
+            }
+        }
+        assert!(toll.rejected > 10 * toll.harmless, "{} to {}", toll.rejected, toll.harmless);
+    }
+}
+
+/// What can be done to one slot: shifted, grown, shrunk.
+fn moved(slot: SlotSource) -> impl Iterator<Item = SlotSource> {
+    let SlotSource { start_ns, end_ns, vcpu } = slot;
+    [1i64, -1, 7, -7, 60, -60].into_iter().flat_map(move |by| [(by, by), (by, 0), (0, by)]).filter_map(
+        move |(start_by, end_by)| {
+            let start_ns = u32::try_from(i64::from(start_ns) + start_by).ok()?;
+            let end_ns = u32::try_from(i64::from(end_ns) + end_by).ok()?;
+            Some(SlotSource { start_ns, end_ns, vcpu })
+        },
+    )
+}
+
+#[test]
+fn every_slot() {
+    let mut toll = Toll::default();
+    for made in victims() {
+        for cpu in 0..made.source.cpus.len() {
+            for slot in 0..made.source.cpus[cpu].slots.len() {
+                let mut mutate = |what: &str, change: &dyn Fn(&mut Vec<SlotSource>)| {
+                    let mut mutant = made.clone();
+                    change(&mut mutant.source.cpus[cpu].slots);
+                    toll.take_source(&format!("{what} slot {slot} of CPU {cpu}"), &mutant);
+                };
+                mutate("delete", &|slots| slots.retain(|&kept| kept != made.source.cpus[cpu].slots[slot]));
+                mutate("split", &|slots| {
+                    slots.insert(slot, slots[slot]);
+                    slots[slot].end_ns -= 1;
+                    slots[slot + 1].start_ns = slots[slot].end_ns;
+                });
+                for vcpu in 0..made.source.vcpus.len() as u32 {
+                    mutate("give away", &|slots| slots[slot].vcpu = vcpu);
+                }
+                for to in moved(made.source.cpus[cpu].slots[slot]) {
+                    mutate("move", &|slots| slots[slot] = to);
+                }
+                for other in 0..slot {
+                    mutate("swap owner of", &|slots| {
+                        let vcpu = slots[slot].vcpu;
+                        slots[slot].vcpu = std::mem::replace(&mut slots[other].vcpu, vcpu);
+                    });
+                }
+            }
+        }
+    }
+    assert!(toll.rejected > 1000 && toll.harmless > 100, "{} to {}", toll.rejected, toll.harmless);
+}
+
+/// Slots moved to another CPU, and CPUs made to repeat sooner or later.
+#[test]
+fn every_cpu() {
+    let mut toll = Toll::default();
+    for made in victims() {
+        let cpus = made.source.cpus.len();
+        for (cpu, other) in (0..cpus).flat_map(|cpu| (0..cpus).map(move |other| (cpu, other))) {
+            let mut mutant = made.clone();
+            let slots = std::mem::take(&mut mutant.source.cpus[cpu].slots);
+            let slots = std::mem::replace(&mut mutant.source.cpus[other].slots, slots);
+            mutant.source.cpus[cpu].slots = slots;
+            toll.take_source("swap slots", &mutant);
+            let length_ns = mutant.source.cpus[cpu].length_ns;
+            mutant.source.cpus[cpu].length_ns =
+                std::mem::replace(&mut mutant.source.cpus[other].length_ns, length_ns);
+            toll.take_source("swap", &mutant);
+        }
+        for cpu in 0..cpus {
+            let own_ns = made.source.cpus[cpu].length_ns;
+            for length_ns in
+                [own_ns * 2, own_ns * 3, own_ns / 2, own_ns / 3, made.source.length_ns, own_ns + 1]
+            {
+                let mut mutant = made.clone();
+                mutant.source.cpus[cpu].length_ns = length_ns;
+                toll.take_source("change the length", &mutant);
+            }
+        }
+    }
+    assert!(toll.rejected > 100 && toll.harmless > 10, "{} to {}", toll.rejected, toll.harmless);
+}
+
+#[test]
+fn every_promise() {
+    let mut toll = Toll::default();
+    for made in victims() {
+        for vcpu in 0..made.promises.len() {
+            let mut mutate = |what: &str, change: &dyn Fn(&mut Made)| {
+                let mut mutant = made.clone();
+                change(&mut mutant);
+                toll.take_source(&format!("{what} of vCPU {vcpu}"), &mutant);
+            };
+            mutate("a promise less", &|made| drop(made.promises.remove(vcpu)));
+            mutate("a promise more", &|made| {
+                made.promises.push(Promise { tenant: 77, ..made.promises[vcpu].clone() });
+            });
+            mutate("cap", &|made| made.promise(vcpu, |promised| promised.capped = !promised.capped));
+            mutate("promised cap", &|made| made.promises[vcpu].reservation.capped ^= true);
+            mutate("promised index", &|made| made.promises[vcpu].index += 1);
+            mutate("latency", &|made| made.promise(vcpu, |promised| promised.latency_ns -= 1));
+            mutate("promised latency", &|made| made.promises[vcpu].reservation.latency_ns += 1);
+            mutate("budget", &|made| made.source.vcpus[vcpu].budget_ns += 1);
+            mutate("budget", &|made| made.source.vcpus[vcpu].budget_ns -= 1);
+            mutate("affinity", &|made| made.promises[vcpu].cpus = "0".parse().unwrap());
+            mutate("affinity", &|made| made.promises[vcpu].cpus = "0-9".parse().unwrap());
+            let length_ns = made.source.length_ns;
+            let divisors = (1..=length_ns).filter(|&period_ns| length_ns.is_multiple_of(period_ns));
+            for period_ns in divisors.chain([0, length_ns + 1, 2 * length_ns]) {
+                mutate("period", &|made| {
+                    let vcpu = &mut made.source.vcpus[vcpu];
+                    vcpu.budget_ns = (u64::from(vcpu.budget_ns) * u64::from(period_ns))
+                        .div_ceil(u64::from(vcpu.period_ns)) as u32;
+                    vcpu.period_ns = period_ns;
+                });
+            }
+        }
+    }
+    assert!(toll.rejected > 1000 && toll.harmless > 100, "{} to {}", toll.rejected, toll.harmless);
+}
