@@ -4,13 +4,18 @@
 //! initramfs, and [`Vm::run`] boots it, runs the image's command and brings `/results` and the exit status back.
 //! The library prints nothing; whoever calls it hears of long work through a callback.
 
+mod accel;
 mod console;
 pub mod folder;
+pub mod guest;
 pub mod image;
 pub mod kernel;
 mod module;
+mod resync;
+pub mod scenario;
 pub mod vm;
 
+pub use accel::Accel;
 pub use image::Image;
 pub use kernel::Kernel;
 pub use vm::{Clock, Outcome, Vm};

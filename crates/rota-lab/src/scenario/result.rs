@@ -24,9 +24,9 @@ pub struct PolicyResult {
     pub window_ns: u64,
     /// What the machine below takes, seen by one real-time probe alone on each CPU before the run.
     pub control: Vec<Control>,
-    /// CPU time of all CPUs together that anything used in the window, the system included.
+    /// Time in the window in which the CPUs were not idle, summed over CPUs.
     pub busy_ns: u64,
-    /// The part of it that no tenant used: kernel threads, clients, the daemon, the measuring itself.
+    /// The part of it that went to no tenant: kernel threads, clients, the daemon, the measuring itself.
     pub system_ns: u64,
     /// In the configuration's order.
     pub tenants: Vec<TenantResult>,
@@ -36,13 +36,13 @@ pub struct PolicyResult {
 }
 
 /// What the guest's clock follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
     /// The machine's clock: what the emulator or the host takes is seen as gaps.
     Real,
     /// Instructions executed: a run repeats byte for byte.
-    Counted,
+    Instructions,
 }
 
 /// The control of one CPU.

@@ -1,0 +1,16 @@
+//! What runs inside a guest: it sets a scenario's tenants up, runs their programs under one policy, and measures.
+//!
+//! **Invariant:** knows nothing of how the guest was booted, and ends all that it has started.
+
+mod cgroup;
+pub mod client;
+pub mod clock;
+mod control;
+pub mod observer;
+pub mod probe;
+mod process;
+pub mod realtime;
+mod run;
+mod tenant;
+
+pub use run::{Options, run};

@@ -1,0 +1,248 @@
+//! One scenario under one policy, from the first cgroup to the written result.
+
+use anyhow::{Context, Result, ensure};
+use nix::unistd::{SysconfVar, sysconf};
+use serde::de::DeserializeOwned;
+use std::fs;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::clock::{self, Window};
+use super::observer::Observer;
+use super::process::Process;
+use super::tenant::Tenants;
+use super::{control, realtime};
+use crate::scenario::result::{Clock, PolicyResult, TenantResult};
+use crate::scenario::{Policy, Program, Scenario};
+
+/// The runner's priority: it sleeps nearly always, and must not be late when it does not. Above the clients'.
+const PRIORITY: i32 = 20;
+/// How long a server, or Rota, may take to get ready, and anything to end.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Where Rota's configuration is put.
+const CONFIG: &str = "/tmp/rota.toml";
+
+/// What to run, and where to put what came of it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The scenario's file
+    #[arg(long)]
+    pub scenario: PathBuf,
+    /// What shares the CPUs out
+    #[arg(long)]
+    pub policy: Policy,
+    /// What this machine's clock follows
+    #[arg(long, default_value = "real")]
+    pub clock: Clock,
+    /// Folder for <POLICY>.json and the programs' logs
+    #[arg(long, default_value = "/results")]
+    pub out: PathBuf,
+    /// Rota's command line
+    #[arg(long, default_value = "rota")]
+    pub rota: String,
+}
+
+/// Runs the scenario and writes its result as `<policy>.json`. Progress goes to the standard output, a line a step.
+///
+/// # Errors
+///
+/// If anything does not start, ends too early or does not end. Whatever was started has ended then, too.
+pub fn run(options: &Options) -> Result<()> {
+    let scenario = Scenario::load(&options.scenario)?;
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN)?.and_then(|cpus| u32::try_from(cpus).ok());
+    ensure!(
+        cpus == Some(scenario.cpus),
+        "{} is for {} CPUs, and this machine has {}",
+        scenario.name,
+        scenario.cpus,
+        cpus.unwrap_or(0)
+    );
+    realtime::set_fifo(PRIORITY)?;
+    let logs = options.out.join(options.policy.name());
+    fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
+    let result = Run { options, scenario: &scenario, logs }.run()?;
+    let path = options.out.join(format!("{}.json", options.policy));
+    let json = serde_json::to_string(&result)?;
+    fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))
+}
+
+struct Run<'a> {
+    options: &'a Options,
+    scenario: &'a Scenario,
+    /// Folder of the programs' logs.
+    logs: PathBuf,
+}
+
+impl Run<'_> {
+    fn run(&self) -> Result<PolicyResult> {
+        let (scenario, policy) = (self.scenario, self.options.policy);
+        self.say(&format!("control, {:.1} s", seconds(scenario.control)));
+        let cpus: Vec<u32> = (0..scenario.cpus).collect();
+        let control = control::run(&cpus, scenario.control)?;
+
+        let model = scenario.model()?;
+        let tenants = Tenants::create(scenario, &model, policy)?;
+        let observer = Observer::attach(&tenants.observed()?)?;
+        self.write_files()?;
+        let mut daemon = self.start_rota()?;
+        let mut programs = self.start_programs(&tenants)?;
+        let window = Window::after(scenario.warm_up, scenario.window);
+        observer.set_window(window)?;
+        let mut reporters = self.start_reporters(&tenants, window)?;
+
+        self.say(&format!("warm-up, {:.1} s", seconds(scenario.warm_up)));
+        clock::sleep_until(window.start_ns);
+        let start = tenants.read()?;
+        self.say(&format!("measuring, {:.1} s", seconds(scenario.window)));
+        clock::sleep_until(window.end_ns);
+        let end = tenants.read()?;
+
+        for program in programs.iter_mut().chain(&mut daemon) {
+            program.expect_running()?;
+        }
+        let status = if daemon.is_some() { Some(self.status()?) } else { None };
+        for (_, reporter) in &mut reporters {
+            reporter.wait(LIMIT)?;
+        }
+        let observation = observer.finish()?;
+        let mut results = tenants.results(&start, &end, observation.tenants, policy);
+        for (index, _) in &reporters {
+            self.add_report(*index, &mut results)?;
+        }
+        drop(tenants);
+        if let Some(daemon) = &mut daemon {
+            daemon.stop(LIMIT)?;
+        }
+        Ok(PolicyResult {
+            scenario: scenario.name.clone(),
+            policy,
+            kernel: nix::sys::utsname::uname()?.release().to_string_lossy().into_owned(),
+            cpus: scenario.cpus,
+            clock: self.options.clock,
+            warm_up_ns: scenario.warm_up,
+            window_ns: scenario.window,
+            control,
+            busy_ns: u64::from(scenario.cpus) * scenario.window - observation.idle_ns,
+            system_ns: observation.system_ns,
+            tenants: results,
+            status,
+        })
+    }
+
+    fn say(&self, message: &str) {
+        println!("{}: {message}", self.options.policy);
+    }
+
+    fn write_files(&self) -> Result<()> {
+        for file in &self.scenario.files {
+            let path = Path::new(&file.path);
+            fs::create_dir_all(path.parent().unwrap_or(path))
+                .and_then(|()| fs::write(path, &file.text))
+                .with_context(|| format!("cannot write {}", file.path))?;
+        }
+        Ok(())
+    }
+
+    /// Starts Rota, if it is the policy, and waits until its first table is in force.
+    fn start_rota(&self) -> Result<Option<Process>> {
+        if self.options.policy != Policy::Rota {
+            return Ok(None);
+        }
+        self.say("starting rota up");
+        fs::write(CONFIG, &self.scenario.config).with_context(|| format!("cannot write {CONFIG}"))?;
+        let log = self.logs.join("rota-up.log");
+        let command = [&self.options.rota, "up", "-c", CONFIG].map(String::from);
+        let mut daemon = Process::start(&command, None, &log, Some(&log))?;
+        daemon.wait_until_ready(LIMIT, || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")))?;
+        Ok(Some(daemon))
+    }
+
+    fn status(&self) -> Result<serde_json::Value> {
+        let rota = &self.options.rota;
+        let output = Command::new(rota).args(["status", "--json"]).output();
+        let output = output.with_context(|| format!("cannot start {rota} status"))?;
+        ensure!(
+            output.status.success(),
+            "rota status failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        serde_json::from_slice(&output.stdout).context("rota status --json printed no JSON")
+    }
+
+    /// Starts the servers and waits for each, then the loads.
+    fn start_programs(&self, tenants: &Tenants) -> Result<Vec<Process>> {
+        let mut processes = Vec::new();
+        let (servers, others): (Vec<_>, Vec<_>) = (0..self.scenario.programs.len())
+            .partition(|index| matches!(self.scenario.programs[*index], Program::Server { .. }));
+        for index in servers.into_iter().chain(others) {
+            let program = &self.scenario.programs[index];
+            let Some(command) = program.command() else { continue };
+            self.say(&format!("starting {} in {}", command[0], program.tenant()));
+            let cgroup = tenants.cgroup(program.tenant())?;
+            let mut process = Process::start(command, Some(cgroup), &self.log(index, "log"), None)?;
+            if let Program::Server { port, .. } = program {
+                process
+                    .wait_until_ready(LIMIT, || TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).is_ok())?;
+            }
+            processes.push(process);
+        }
+        Ok(processes)
+    }
+
+    /// Starts what has results of its own, by its place in the scenario.
+    fn start_reporters(&self, tenants: &Tenants, window: Window) -> Result<Vec<(usize, Process)>> {
+        let here = std::env::current_exe()?;
+        let own = |name: &str| here.with_file_name(name).to_string_lossy().into_owned();
+        let ends =
+            ["--start-ns".into(), window.start_ns.to_string(), "--end-ns".into(), window.end_ns.to_string()];
+        let mut reporters = Vec::new();
+        for (index, program) in self.scenario.programs.iter().enumerate() {
+            let (mut command, cgroup) = match program {
+                Program::Probe { tenant } => (vec![own("rota-probe")], Some(tenants.cgroup(tenant)?)),
+                Program::Client { protocol, port, rate_hz, .. } => {
+                    let words = ["--port".into(), port.to_string(), "--rate-hz".into(), rate_hz.to_string()];
+                    let mut command = vec![own("rota-load"), protocol.name().into()];
+                    command.extend(words);
+                    (command, None)
+                }
+                Program::Load { .. } | Program::Server { .. } => continue,
+            };
+            command.extend(ends.clone());
+            let process =
+                Process::start(&command, cgroup, &self.log(index, "log"), Some(&self.log(index, "json")))?;
+            reporters.push((index, process));
+        }
+        Ok(reporters)
+    }
+
+    /// Puts what a reporter has printed into its tenant's result.
+    fn add_report(&self, index: usize, results: &mut [TenantResult]) -> Result<()> {
+        let program = &self.scenario.programs[index];
+        let result = results.iter_mut().find(|result| result.name == program.tenant());
+        let result = result.with_context(|| format!("there is no tenant {}", program.tenant()))?;
+        match program {
+            Program::Probe { .. } => result.probe = Some(self.report(index)?),
+            Program::Client { .. } => result.requests = Some(self.report(index)?),
+            Program::Load { .. } | Program::Server { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn report<T: DeserializeOwned>(&self, index: usize) -> Result<T> {
+        let path = self.log(index, "json");
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} holds no result", path.display()))
+    }
+
+    /// A file for the program at `index` in the scenario.
+    fn log(&self, index: usize, extension: &str) -> PathBuf {
+        let program = &self.scenario.programs[index];
+        self.logs.join(format!("{index:02}-{}-{}.{extension}", program.tenant(), program.kind()))
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    Duration::from_nanos(ns).as_secs_f64()
+}

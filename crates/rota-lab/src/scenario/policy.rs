@@ -1,0 +1,102 @@
+//! What shares the CPUs out, and what that means for a cgroup.
+
+use rota_model::{Class, Tenant};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What shares the CPUs out between the tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// The kernel's own scheduler with `cpu.weight`: equal for all reserved tenants, the least for background ones.
+    Weight,
+    /// The same, and `cpu.max`: each reserved tenant's share as its quota.
+    Max,
+    /// Rota.
+    Rota,
+}
+
+impl Policy {
+    /// All, in the order in which they are compared.
+    pub const ALL: [Policy; 3] = [Policy::Weight, Policy::Max, Policy::Rota];
+
+    /// As the scenario and the results' file names write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Weight => "weight",
+            Policy::Max => "max",
+            Policy::Rota => "rota",
+        }
+    }
+
+    /// What is written into the files of a tenant's cgroup. Under Rota nothing is: the scheduler knows its tenants.
+    pub fn knobs(self, tenant: &Tenant, quota_period_ns: u64) -> Vec<(&'static str, String)> {
+        let mut knobs = Vec::new();
+        if self != Policy::Rota {
+            knobs.push(("cpu.weight", weight(tenant.class).to_string()));
+        }
+        if let (Policy::Max, Some(reservation)) = (self, tenant.reservation()) {
+            let quota_ns = reservation.share.of(quota_period_ns) * u64::from(tenant.vcpus);
+            // Whole microseconds, rounded up so that the quota is the share at least; the kernel takes 1 ms at least.
+            let quota_us = quota_ns.div_ceil(1000).max(1000);
+            knobs.push(("cpu.max", format!("{quota_us} {}", quota_period_ns / 1000)));
+        }
+        knobs
+    }
+}
+
+/// The `cpu.weight` that comes nearest to a class.
+fn weight(class: Class) -> u32 {
+    match class {
+        Class::Reserved(_) => 100,
+        Class::Shared { weight } => weight,
+        Class::Background => 1,
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rota_model::{Reservation, Share};
+
+    fn tenant(class: Class, vcpus: u32) -> Tenant {
+        Tenant { name: "t".into(), class, vcpus, affinity: None, pinned: false, matcher: None }
+    }
+
+    fn reserved(share: f64) -> Class {
+        let share = Share::from_fraction(share).unwrap();
+        Class::Reserved(Reservation { share, latency_ns: 20_000_000, capped: false })
+    }
+
+    #[test]
+    fn a_quota_is_the_share_of_all_vcpus_and_never_less() {
+        let quota = |share, vcpus, period_ns| {
+            Policy::Max.knobs(&tenant(reserved(share), vcpus), period_ns)[1].1.clone()
+        };
+        assert_eq!(quota(0.2, 1, 100_000_000), "20000 100000");
+        assert_eq!(quota(0.25, 4, 100_000_000), "100000 100000");
+        assert_eq!(quota(1.0 / 3.0, 1, 10_000_000), "3334 10000");
+        assert_eq!(quota(0.001, 1, 100_000_000), "1000 100000");
+    }
+
+    #[test]
+    fn only_reserved_tenants_have_a_quota_and_rota_sets_nothing() {
+        let period_ns = 100_000_000;
+        assert_eq!(
+            Policy::Weight.knobs(&tenant(reserved(0.2), 1), period_ns),
+            [("cpu.weight", "100".into())]
+        );
+        assert_eq!(Policy::Max.knobs(&tenant(Class::Background, 1), period_ns), [("cpu.weight", "1".into())]);
+        assert_eq!(
+            Policy::Max.knobs(&tenant(Class::Shared { weight: 250 }, 2), period_ns),
+            [("cpu.weight", "250".into())]
+        );
+        assert_eq!(Policy::Rota.knobs(&tenant(reserved(0.2), 1), period_ns), []);
+    }
+}

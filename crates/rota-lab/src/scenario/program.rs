@@ -1,0 +1,108 @@
+//! The programs of a scenario.
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// Redis: each request counts one up.
+    Redis,
+    /// HTTP/1.1: each request gets `/`.
+    Http,
+}
+
+impl Protocol {
+    /// As the scenario and the client's command line write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Redis => "redis",
+            Protocol::Http => "http",
+        }
+    }
+}
+
+/// One program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Program {
+    /// Runs in the tenant from the start to the end.
+    Load {
+        /// The tenant's name.
+        tenant: String,
+        /// The program and its arguments.
+        command: Vec<String>,
+    },
+    /// The same, and is waited for until it accepts connections on a TCP port.
+    Server {
+        /// The tenant's name.
+        tenant: String,
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// Where it listens, on every or on the loopback address.
+        port: u16,
+    },
+    /// This crate's intrinsic-latency probe, in the tenant.
+    Probe {
+        /// The tenant's name.
+        tenant: String,
+    },
+    /// This crate's open-loop client, outside of all tenants, at real-time priority.
+    Client {
+        /// The tenant whose server it asks.
+        tenant: String,
+        /// What the server speaks.
+        protocol: Protocol,
+        /// Where the server listens.
+        port: u16,
+        /// Requests a second.
+        rate_hz: u32,
+    },
+}
+
+impl Program {
+    /// The tenant that it runs in, or asks.
+    pub fn tenant(&self) -> &str {
+        match self {
+            Program::Load { tenant, .. }
+            | Program::Server { tenant, .. }
+            | Program::Probe { tenant }
+            | Program::Client { tenant, .. } => tenant,
+        }
+    }
+
+    /// As the scenario writes it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Program::Load { .. } => "load",
+            Program::Server { .. } => "server",
+            Program::Probe { .. } => "probe",
+            Program::Client { .. } => "client",
+        }
+    }
+
+    /// The command, if it is none of this crate's own programs.
+    pub fn command(&self) -> Option<&[String]> {
+        match self {
+            Program::Load { command, .. } | Program::Server { command, .. } => Some(command),
+            Program::Probe { .. } | Program::Client { .. } => None,
+        }
+    }
+
+    /// Whether it has results of its own, and so ends by itself with the window.
+    pub fn reports(&self) -> bool {
+        matches!(self, Program::Probe { .. } | Program::Client { .. })
+    }
+
+    /// Checks what can be without starting it.
+    pub(super) fn check(&self) -> Result<()> {
+        if let Some(command) = self.command() {
+            ensure!(!command.is_empty(), "its command is empty; name a program");
+        }
+        if let Program::Client { rate_hz, .. } = self {
+            ensure!((1..=100_000).contains(rate_hz), "its rate_hz = {rate_hz} is not between 1 and 100000");
+        }
+        Ok(())
+    }
+}
