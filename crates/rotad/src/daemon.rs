@@ -33,6 +33,8 @@ const THREADS_NS: u64 = SECOND_NS / 4;
 const ACCOUNTS_NS: u64 = SECOND_NS;
 /// How often the tree of cgroups is read anew, in case that inotify missed something.
 const RESCAN_NS: u64 = 10 * SECOND_NS;
+/// An edit counts when nothing has happened to the files for so long: half a file, or one of two, is no edit.
+const EDIT_NS: u64 = SECOND_NS / 10;
 /// A table that could not be installed is tried again after this.
 const RETRY_NS: u64 = SECOND_NS;
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
@@ -204,6 +206,8 @@ struct Session<'a, E> {
     discovery: Discovery,
     watch: sources::Watch,
     sources: Vec<Source>,
+    edited_ns: Option<u64>,
+    edit_refused: Option<String>,
     accounts: Accounts,
     spread: Spread,
     is_ready: bool,
@@ -251,6 +255,8 @@ impl<'a, E: Enactor> Session<'a, E> {
             discovery,
             watch,
             sources,
+            edited_ns: None,
+            edit_refused: None,
             accounts: Accounts::default(),
             spread: Spread::default(),
             is_ready: false,
@@ -282,7 +288,7 @@ impl<'a, E: Enactor> Session<'a, E> {
                 self.look();
             }
             if config && self.watch.changed()? {
-                self.reconfigure();
+                self.edited_ns = Some(now_ns());
             }
             if asked {
                 self.read_accounts();
@@ -294,7 +300,8 @@ impl<'a, E: Enactor> Session<'a, E> {
     /// Waits for a request to stop, cgroups, configuration, a client, or the next thing that is due.
     fn wait(&self, stop: BorrowedFd) -> Result<[bool; 4]> {
         let due = [self.threads.next_ns, self.counters.next_ns, self.rescan.next_ns];
-        let due_ns = due.into_iter().chain(self.life.deadline_ns()).min().unwrap_or(0);
+        let edited_ns = self.edited_ns.map(|edited_ns| edited_ns + EDIT_NS);
+        let due_ns = due.into_iter().chain(self.life.deadline_ns()).chain(edited_ns).min().unwrap_or(0);
         // Rounded up: a deadline that is almost there is not worth a turn that finds nothing due.
         let timeout_ms = due_ns.saturating_sub(now_ns()).div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
@@ -323,6 +330,9 @@ impl<'a, E: Enactor> Session<'a, E> {
                 self.feed(event);
             }
         }
+        if self.edited_ns.take_if(|edited_ns| *edited_ns + EDIT_NS <= now_ns()).is_some() {
+            self.reconfigure();
+        }
         if self.life.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns()) {
             self.feed(Event::Tick);
         }
@@ -342,19 +352,23 @@ impl<'a, E: Enactor> Session<'a, E> {
     fn reconfigure(&mut self) {
         let loaded = load(self.machine, self.config)
             .and_then(|(sources, model)| check_cpus(self.machine, &model).map(|()| (sources, model)));
+        self.edit_refused = None;
         match loaded {
             Ok((sources, _)) if sources == self.sources => {}
             Ok((sources, model)) => {
-                self.sources = sources;
                 say("configuration read");
-                self.feed(Event::Configured(model));
+                self.feed(Event::Configured(model.clone()));
+                if *self.life.model() == model {
+                    self.sources = sources;
+                } else {
+                    self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
+                }
                 self.discovery.scan_vms(self.life.model());
                 self.look();
             }
             Err(error) => {
-                // What is mended by undoing the edit is an edit again.
-                self.sources.clear();
                 say(&format!("the edited configuration is not used: {error:#}"));
+                self.edit_refused = Some(format!("{error:#}"));
             }
         }
     }
@@ -436,6 +450,7 @@ impl<'a, E: Enactor> Session<'a, E> {
             generation,
             table_length_ns,
             window_s: self.accounts.window_ns() as f64 / SECOND_NS as f64,
+            edit_refused: self.edit_refused.clone(),
             tenants,
             cpus: self.accounts.cpus(),
         }

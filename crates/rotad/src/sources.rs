@@ -74,8 +74,7 @@ impl Watch {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        // CREATE is for `tenants.d` itself; a file counts when it has been written and closed.
-        let mask = WatchMask::CREATE | WatchMask::CLOSE_WRITE | WatchMask::MOVE | WatchMask::DELETE;
+        let mask = WatchMask::CREATE | WatchMask::MODIFY | WatchMask::MOVE | WatchMask::DELETE;
         let mut watches = self.inotify.watches();
         watches.add(folder, mask).with_context(|| format!("watching {}", folder.display()))?;
         let tenants = tenants_folder(&self.config);

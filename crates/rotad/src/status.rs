@@ -32,6 +32,8 @@ pub struct Status {
     pub table_length_ns: u64,
     /// How long the window is over which `received` and the like are measured, in seconds.
     pub window_s: f64,
+    /// Why the configuration as it is now is not the one in use; nothing if it is.
+    pub edit_refused: Option<String>,
     /// Present tenants in the order of their numbers, then those that are configured and not there.
     pub tenants: Vec<TenantStatus>,
     /// The CPUs that the scheduler knows.
@@ -261,6 +263,7 @@ mod tests {
             generation: 3,
             table_length_ns: 102_702_600,
             window_s: 1.0,
+            edit_refused: None,
             tenants: Vec::new(),
             cpus: Vec::new(),
         }

@@ -1,1 +1,256 @@
+//! The whole daemon on a machine made of files, with a scheduler that records.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use rota_model::{Class, TenantId};
+use rota_sched::{CpuAccount, Installed, QueueAccount, TenantSpec};
+use rota_table::Certified;
+
+use super::*;
+use crate::status::{State, ask};
+
+/// What the scheduler was told. A table comes into force at once.
+#[derive(Default)]
+struct Told {
+    specs: BTreeMap<TenantId, TenantSpec>,
+    cgroups: BTreeMap<u64, TenantId>,
+    threads: BTreeMap<i32, (TenantId, u32)>,
+    generation: u64,
+}
+
+struct Recorder {
+    told: RefCell<Told>,
+    host: CpuSet,
+    /// Tells when the kernel lets go of it, and why.
+    exits: Rc<mpsc::Receiver<String>>,
+}
+
+impl Enactor for Recorder {
+    fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
+        self.told.borrow_mut().specs.insert(spec.id, spec.clone());
+        Ok(())
+    }
+
+    fn tenant_remove(&self, id: TenantId) -> Result<()> {
+        self.told.borrow_mut().specs.remove(&id);
+        Ok(())
+    }
+
+    fn cgroup_bind(&self, cgroup: u64, id: TenantId) -> Result<()> {
+        self.told.borrow_mut().cgroups.insert(cgroup, id);
+        Ok(())
+    }
+
+    fn cgroup_unbind(&self, cgroup: u64) -> Result<()> {
+        self.told.borrow_mut().cgroups.remove(&cgroup);
+        Ok(())
+    }
+
+    fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()> {
+        self.told.borrow_mut().threads.insert(tid, (id, index));
+        Ok(())
+    }
+
+    fn vcpu_thread_unbind(&self, tid: i32) -> Result<()> {
+        self.told.borrow_mut().threads.remove(&tid);
+        Ok(())
+    }
+
+    fn install(&mut self, _: Certified) -> Result<Installed> {
+        self.told.borrow_mut().generation += 1;
+        Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
+    }
+
+    fn spread_background(&self, _: &[u32]) -> Result<()> {
+        Ok(())
+    }
+
+    /// One queue a tenant. Its counters show what was told: 1 dispatch if it is reserved, a migration for each cgroup,
+    /// a runnable thread for each vCPU thread.
+    fn queues(&self) -> Result<Vec<QueueAccount>> {
+        let told = self.told.borrow();
+        let account = |spec: &TenantSpec| QueueAccount {
+            tenant: spec.id,
+            vcpu: None,
+            used_ns: 0,
+            used_in_slots_ns: 0,
+            wanted_ns: 0,
+            blackout_max_ns: 0,
+            missed: 0,
+            missed_by_cause: [0; 6],
+            lost_ns: [0; 6],
+            dispatches: u64::from(matches!(spec.class, Class::Reserved(_))),
+            migrations: told.cgroups.values().filter(|id| **id == spec.id).count() as u64,
+            runnable: told.threads.values().filter(|(id, _)| *id == spec.id).count() as u32,
+        };
+        Ok(told.specs.values().map(account).collect())
+    }
+
+    fn cpus(&self) -> Result<Vec<CpuAccount>> {
+        let account = |cpu| CpuAccount {
+            cpu,
+            generation: self.told.borrow().generation,
+            mixed: 0,
+            idle_ns: 0,
+            background_ns: 0,
+            second_level_ns: 0,
+            lost_ns: [0; 6],
+        };
+        Ok(self.host.iter().map(account).collect())
+    }
+
+    fn exited(&self) -> Option<String> {
+        self.exits.try_recv().ok()
+    }
+}
+
+/// A daemon that runs on a folder.
+struct Running {
+    folder: tempfile::TempDir,
+    stop: UnixStream,
+    daemon: JoinHandle<Result<(), Failure>>,
+    /// Sends why the scheduler exits.
+    exit: mpsc::Sender<String>,
+}
+
+const HOST: &str = "[host]\ncpus = \"0-1\"\nhousekeeping = \"0\"\n";
+
+fn web(share: f64) -> String {
+    format!(
+        "{HOST}[[tenant]]\nname = \"web\"\nclass = \"reserved\"\nvcpus = 2\nshare = {share}\nlatency = \"20ms\"\n\
+         match = {{ cgroup = \"machine.slice/web\" }}\n"
+    )
+}
+
+impl Running {
+    fn start(config: &str) -> Running {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        for path in ["cgroup/machine.slice", "proc", "system/cpu", "etc"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        fs::write(at("system/cpu/online"), "0-1\n").unwrap();
+        fs::write(at("etc/rota.toml"), config).unwrap();
+        let machine = Machine { cgroup_root: at("cgroup"), proc: at("proc"), system: at("system") };
+        let options = Options { config: at("etc/rota.toml"), socket: at("rota.sock") };
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let (exit, exits) = mpsc::channel();
+        let daemon = std::thread::spawn(move || {
+            let exits = Rc::new(exits);
+            run_on(&machine, &options, stopped.as_fd(), |model| {
+                Ok(Recorder { told: RefCell::default(), host: model.host.cpus.clone(), exits: exits.clone() })
+            })
+        });
+        Running { folder, stop, daemon, exit }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
+    }
+
+    /// Waits until the daemon's status is as it should be.
+    fn wait(&self, what: &str, is_so: impl Fn(&Status) -> bool) -> Status {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let status = ask(&self.path("rota.sock"));
+            if let Ok(status) = &status
+                && is_so(status)
+            {
+                return status.clone();
+            }
+            assert!(Instant::now() < end, "not seen: {what}; status: {status:?}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn stop(self) -> Result<(), Failure> {
+        drop(self.stop);
+        self.daemon.join().unwrap()
+    }
+}
+
+fn tenant<'a>(status: &'a Status, name: &str) -> &'a crate::status::TenantStatus {
+    status.tenants.iter().find(|tenant| tenant.name == name).unwrap()
+}
+
+#[test]
+fn tenants_come_change_and_go() {
+    let daemon = Running::start(&web(0.2));
+    daemon.wait("an empty host", |status| tenant(status, "web").state == State::Absent);
+
+    let cgroup = daemon.path("cgroup/machine.slice/web");
+    fs::create_dir(&cgroup).unwrap();
+    let status = daemon.wait("the tenant, served", |status| tenant(status, "web").state == State::Served);
+    let web_tenant = tenant(&status, "web");
+    assert_eq!(web_tenant.promised, Some(0.4));
+    assert_eq!(web_tenant.cgroup.as_deref(), Some("machine.slice/web"));
+    assert_eq!((web_tenant.dispatches, web_tenant.migrations), (1, 1), "told so");
+    assert_eq!(status.generation, 1);
+
+    fs::create_dir_all(daemon.path("proc/50")).unwrap();
+    fs::write(daemon.path("proc/50/comm"), "CPU 1/KVM\n").unwrap();
+    fs::write(cgroup.join("cgroup.threads"), "50\n").unwrap();
+    daemon.wait("a VM", |status| tenant(status, "web").kind == "vm" && tenant(status, "web").runnable == 1);
+
+    fs::write(daemon.path("etc/rota.toml"), web(0.3)).unwrap();
+    daemon.wait("the new promise", |status| tenant(status, "web").promised == Some(0.6));
+    for (edit, part) in [
+        ("[host]\ncpus = \"0-9\"\n".to_owned(), "CPUs 2-9 are not online"),
+        (web(0.3).replace("share", "shore"), "shore"),
+        (web(0.3).replace("housekeeping = \"0\"", ""), "the log says why"),
+    ] {
+        fs::write(daemon.path("etc/rota.toml"), edit).unwrap();
+        let status = daemon.wait("the edit, refused", |status| {
+            status.edit_refused.as_ref().is_some_and(|reason| reason.contains(part))
+        });
+        assert_eq!(tenant(&status, "web").promised, Some(0.6));
+    }
+    fs::create_dir(daemon.path("etc/tenants.d")).unwrap();
+    fs::write(daemon.path("etc/rota.toml"), web(0.3)).unwrap();
+    let more = "[[tenant]]\nname = \"idle\"\nclass = \"background\"\nmatch = { cgroup = \"idle\" }\n";
+    fs::write(daemon.path("etc/tenants.d/idle.toml"), more).unwrap();
+    let status = daemon.wait("a tenant from its own file", |status| status.tenants.len() == 2);
+    assert_eq!(status.edit_refused, None);
+
+    fs::remove_dir_all(&cgroup).unwrap();
+    let gone = daemon.wait("it gone", |status| tenant(status, "web").state == State::Absent);
+    assert_eq!(gone.generation, 3, "it came, was promised more, and went; the bad edits changed nothing");
+    let socket = daemon.path("rota.sock");
+    daemon.stop().unwrap();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_change_of_cpus_starts_a_new_session_and_another_end_is_a_failure() {
+    let config = web(0.2).replace("[host]\ncpus = \"0-1\"\n", "[host]\n");
+    let daemon = Running::start(&config);
+    fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
+    daemon.wait("the tenant, served", |status| tenant(status, "web").state == State::Served);
+
+    daemon.exit.send("cpu 2 going online, exiting scheduler".into()).unwrap();
+    fs::write(daemon.path("system/cpu/online"), "0-2\n").unwrap();
+    daemon.wait("a new session", |status| {
+        status.cpus.len() == 3 && tenant(status, "web").state == State::Served
+    });
+
+    daemon.exit.send("runnable task stall".into()).unwrap();
+    let Err(Failure::Failed(error)) = daemon.daemon.join().unwrap() else { panic!("it must fail") };
+    assert!(error.to_string().ends_with("runnable task stall"), "{error}");
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_before_anything_is_started() {
+    for (config, part) in
+        [("[host]\nfoo = 1\n", "foo"), ("[host]\ncpus = \"0-3\"\n", "CPUs 2-3 are not online")]
+    {
+        let daemon = Running::start(config);
+        let Err(Failure::Usage(error)) = daemon.daemon.join().unwrap() else { panic!("{config} was taken") };
+        assert!(error.to_string().contains(part), "{error}");
+    }
+}
