@@ -53,7 +53,7 @@ impl<'a> Summary<'a> {
             policy: result.policy,
             reserved: reserved.len(),
             worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
-            late: names(&|tenant| Some(tenant.blackouts.longest_ns) > tenant.latency_bound_ns),
+            late: names(&|tenant| is_late(tenant)),
             short: names(&|tenant| is_short(tenant, result.window_ns)),
             control_ns: result.control.iter().map(|control| control.gaps.longest_ns).max().unwrap_or(0),
         }
@@ -83,9 +83,14 @@ fn times_bound(longest_ns: u64, bound_ns: u64) -> f64 {
     longest_ns as f64 / bound_ns.max(1) as f64
 }
 
+/// Whether a tenant waited beyond its bound.
+pub fn is_late(tenant: &TenantResult) -> bool {
+    tenant.latency_bound_ns.is_some_and(|bound_ns| tenant.blackouts.longest_ns > bound_ns)
+}
+
 /// Whether a tenant wanted its share and missed it. A window may begin and end in the tenant's longest wait, so what is
 /// due to it in a window W is U (W - L): the periodic resource's supply bound (Shin and Lee 2003) in our words.
-fn is_short(tenant: &TenantResult, window_ns: u64) -> bool {
+pub fn is_short(tenant: &TenantResult, window_ns: u64) -> bool {
     let (Some(share), Some(bound_ns)) = (tenant.promised_share, tenant.latency_bound_ns) else {
         return false;
     };
@@ -142,8 +147,8 @@ pub fn comparison(summaries: &[Summary]) -> String {
             let beside = times.map_or("within the bound".to_owned(), |times| {
                 format!("{} times the bound", format::ratio(times))
             });
-            Some(format!("{} ({beside}) with {}", format::time(longest_ns), label(summary.policy)))
+            Some(format!("up to {} ({beside}) with {}", format::time(longest_ns), label(summary.policy)))
         })
         .collect();
-    if parts.is_empty() { String::new() } else { format!("The longest wait was {}.", parts.join(" and ")) }
+    if parts.is_empty() { String::new() } else { format!("The same tenants waited {}.", parts.join(" and ")) }
 }

@@ -10,6 +10,7 @@ use super::chart::{self, Mark, Part, Row, Rows, Scale};
 use super::curve::{self, Curve};
 use super::finding::{self, Summary, Verdict, label};
 use super::format;
+use super::measure::{CpuTime, Table, by_tenant, is_reserved, tables};
 
 /// The report of one scenario: its results under each policy that it was run with, in the order in which they are to
 /// be shown. `timetable` is the timetable's picture, an SVG element, which is trusted: it must be our own drawing.
@@ -41,7 +42,7 @@ pub fn render(results: &[PolicyResult], timetable: Option<&str>) -> String {
                     (requests(results))
                     (cpu_time(results))
                     @if let Some(svg) = timetable { (timetable_section(svg)) }
-                    (tables(results))
+                    (tables_section(results))
                     (reading())
                 }
             }
@@ -98,28 +99,6 @@ fn conditions(results: &[PolicyResult]) -> Markup {
             } } }
         }
     }
-}
-
-/// One tenant under each policy that has it.
-type Cells<'a> = Vec<(Policy, &'a TenantResult)>;
-
-/// Tenants' names in the order of the results, with each policy's result for them.
-fn by_tenant(results: &[PolicyResult], wanted: impl Fn(&TenantResult) -> bool) -> Vec<(&str, Cells<'_>)> {
-    let mut rows: Vec<(&str, Cells)> = vec![];
-    for result in results {
-        for tenant in result.tenants.iter().filter(|tenant| wanted(tenant)) {
-            let cell = (result.policy, tenant);
-            match rows.iter_mut().find(|(name, _)| *name == tenant.name) {
-                Some((_, cells)) => cells.push(cell),
-                None => rows.push((&tenant.name, vec![cell])),
-            }
-        }
-    }
-    rows
-}
-
-fn is_reserved(tenant: &TenantResult) -> bool {
-    tenant.latency_bound_ns.is_some()
 }
 
 /// Rows with one mark a policy and the tenant's promise.
@@ -252,19 +231,12 @@ fn section(title: &str, words: &str, rows: &Rows) -> Markup {
     }
 }
 
-/// How all CPUs' time was used under one policy.
-fn parts(result: &PolicyResult) -> [Part; 4] {
-    let whole = (u64::from(result.cpus) * result.window_ns).max(1) as f64;
-    let used = |background: bool| {
-        let of_class = |tenant: &&TenantResult| (tenant.class == "background") == background;
-        result.tenants.iter().filter(of_class).map(|tenant| tenant.cpu_ns).sum::<u64>() as f64 / whole
-    };
-    let idle = (1.0 - result.busy_ns as f64 / whole).max(0.0);
+fn parts(time: &CpuTime) -> [Part; 4] {
     [
-        Part { class: "promised", label: "reserved and shared tenants", part: used(false) },
-        Part { class: "harvest", label: "background harvest", part: used(true) },
-        Part { class: "system", label: "system", part: result.system_ns as f64 / whole },
-        Part { class: "idle", label: "idle", part: idle },
+        Part { class: "promised", label: "reserved and shared tenants", part: time.promised },
+        Part { class: "harvest", label: "background harvest", part: time.harvest },
+        Part { class: "system", label: "system", part: time.system },
+        Part { class: "idle", label: "idle", part: time.idle },
     ]
 }
 
@@ -277,14 +249,14 @@ fn cpu_time(results: &[PolicyResult]) -> Markup {
             h2 { "Where the CPU time went" }
             p.words { "Of all CPUs together. What the tenants with a promise leave idle is the background tenants' \
                 harvest." }
-            p.legend { @for part in parts(first) {
+            p.legend { @for part in parts(&CpuTime::of(first)) {
                 span.key { svg width="16" height="16" aria-hidden="true" {
                     rect class=(part.class) width="16" height="16" rx="3" {} } (part.label) }
             } }
             div.chart { @for result in results {
-                @let parts = parts(result);
-                @let harvest = parts.iter().filter(|part| part.class == "harvest").map(|part| part.part).sum();
-                (chart::bar(label(result.policy), &format!("{} harvested", format::percent(harvest)), &parts))
+                @let time = CpuTime::of(result);
+                @let note = format!("{} harvested", format::percent(time.harvest));
+                (chart::bar(label(result.policy), &note, &parts(&time)))
             } }
         }
     }
@@ -301,66 +273,42 @@ fn timetable_section(svg: &str) -> Markup {
     }
 }
 
-/// A column of the tables: its name, and its text for a tenant that has such a value.
-type Measure = (&'static str, fn(&TenantResult) -> Option<String>);
-
-const ALL_MEASURES: &[Measure] = &[
-    ("Share received", |tenant| Some(format::share(tenant.received_share))),
-    ("Longest blackout", |tenant| Some(format::time(tenant.blackouts.longest_ns))),
-];
-const REQUEST_MEASURES: &[Measure] = &[
-    ("Median", |tenant| Some(format::time(tenant.requests.as_ref()?.p50_ns))),
-    ("99th percentile", |tenant| Some(format::time(tenant.requests.as_ref()?.p99_ns))),
-];
-const PROBE_MEASURES: &[Measure] = &[
-    ("Longest gap", |tenant| Some(format::time(tenant.probe.as_ref()?.longest_ns))),
-    ("Time lost to gaps", |tenant| Some(format::time(tenant.probe.as_ref()?.lost_ns))),
-];
-
-fn tables(results: &[PolicyResult]) -> Markup {
+fn tables_section(results: &[PolicyResult]) -> Markup {
     html! {
         section {
             h2 { "Every figure" }
-            (table("Share and blackout", results, ALL_MEASURES))
-            (table("Answers of the servers", results, REQUEST_MEASURES))
-            (table("Gaps seen by the tenant itself, reading the clock in a loop", results, PROBE_MEASURES))
+            p.words { "An exclamation mark stands where a promise was broken." }
+            @for table in tables(results) { (table_of(&table, results)) }
         }
     }
 }
 
-/// The tenants for which any of the measures has a value, under each policy.
-fn table(caption: &str, results: &[PolicyResult], measures: &[Measure]) -> Markup {
-    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "\u{2013}".to_owned());
-    let rows = by_tenant(results, |tenant| measures.iter().any(|(_, measure)| measure(tenant).is_some()));
-    let cell = |cells: &Cells, policy: Policy, measure: fn(&TenantResult) -> Option<String>| {
-        or_dash(cells.iter().find(|(of, _)| *of == policy).and_then(|(_, tenant)| measure(tenant)))
-    };
-    if rows.is_empty() {
-        return html! {};
-    }
+fn table_of(table: &Table, results: &[PolicyResult]) -> Markup {
     html! {
         div.wide { table {
-            caption { (caption) }
+            caption { (table.caption) }
             thead {
                 tr {
                     th rowspan="2" { "Tenant" }
                     th.n colspan="2" { "Promised" }
-                    @for (name, _) in measures { th.n colspan=(results.len()) { (name) } }
+                    @for name in &table.measures { th.n colspan=(results.len()) { (name) } }
                 }
                 tr {
                     th.n.first { "share" } th.n { "bound" }
-                    @for _ in measures { @for (index, result) in results.iter().enumerate() {
+                    @for _ in &table.measures { @for (index, result) in results.iter().enumerate() {
                         th class=(class_of(result, index)) { (label(result.policy)) }
                     } }
                 }
             }
-            tbody { @for (name, cells) in rows {
+            tbody { @for row in &table.rows {
                 tr {
-                    th { (name) @if let Some((_, tenant)) = cells.first() { span.class { (tenant.class) } } }
-                    td.n.first { (or_dash(cells.iter().find_map(|(_, t)| t.promised_share).map(format::share))) }
-                    td.n { (or_dash(cells.iter().find_map(|(_, t)| t.latency_bound_ns).map(format::round_time))) }
-                    @for (_, measure) in measures { @for (index, result) in results.iter().enumerate() {
-                        td class=(class_of(result, index)) { (cell(&cells, result.policy, *measure)) }
+                    th { (row.tenant) span.class { (row.class) } }
+                    td.n.first { (row.share) }
+                    td.n { (row.bound) }
+                    @for figures in &row.figures { @for (index, figure) in figures.iter().enumerate() {
+                        td class=(class_of(&results[index], index)) {
+                            (figure.text) @if figure.is_broken { span.broken { "!" } }
+                        }
                     } }
                 }
             } }

@@ -4,7 +4,7 @@ use rota_lab::scenario::Policy;
 use rota_lab::scenario::result::{Blackouts, Clock, Control, Gaps, PolicyResult, Requests, TenantResult};
 
 use super::finding::{Summary, Verdict, comparison, headline};
-use super::render;
+use super::{render, text};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 30_000 * MS;
@@ -78,8 +78,8 @@ fn the_comparison_follows_the_data() {
     ];
     assert_eq!(
         comparison(&results.iter().map(Summary::of).collect::<Vec<_>>()),
-        "The longest wait was 90.0 ms (4.50 times the bound) with cpu.weight and 15.0 ms (within the bound) with \
-         cpu.max."
+        "The same tenants waited up to 90.0 ms (4.50 times the bound) with cpu.weight and up to 15.0 ms (within \
+         the bound) with cpu.max."
     );
 }
 
@@ -92,6 +92,24 @@ fn a_share_is_due_but_for_one_wait_at_the_windows_ends() {
     let mut idler = tenant("a", 5, 0.01);
     idler.blackouts.wanted_ns = WINDOW_NS / 10;
     assert_eq!(Summary::of(&result(Policy::Rota, vec![idler])).verdict(), Verdict::Kept);
+}
+
+#[test]
+fn the_text_shows_every_tenant_and_each_broken_promise() {
+    let results = [
+        result(Policy::Max, vec![tenant("a", 90, 0.2), tenant("longer", 15, 0.1)]),
+        result(Policy::Rota, vec![tenant("a", 12, 0.2), tenant("longer", 9, 0.2)]),
+    ];
+    let text = text(&results);
+    for row in [
+        "        promised      share received    longest blackout",
+        "tenant  share  bound  cpu.max    Rota   cpu.max      Rota",
+        "a       0.200  20 ms    0.200   0.200   90.0 ms!  12.0 ms",
+        "longer  0.200  20 ms    0.100!  0.200   15.0 ms   9.00 ms",
+    ] {
+        assert!(text.lines().any(|line| line == row), "{row}\n{text}");
+    }
+    assert!(text.contains("Rota kept every promise"), "{text}");
 }
 
 #[test]
