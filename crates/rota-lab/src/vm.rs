@@ -1,9 +1,11 @@
 //! Runs one virtual machine in QEMU, from boot to power-off.
 
-use crate::console::Console;
-use crate::folder::lab_folder;
+use crate::accel::{self, Accel};
+use crate::console::{Console, last_lines};
+use crate::folder::RunFolder;
 use crate::image::Image;
 use crate::kernel::Kernel;
+use crate::resync;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::{prctl, signal::Signal};
 use std::collections::BTreeMap;
@@ -12,7 +14,6 @@ use std::io::{BufWriter, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub results: BTreeMap<String, Vec<u8>>,
     /// All that was written to the console.
     pub console: String,
+    /// The console's log, kept unless the status is 0.
+    pub log: PathBuf,
     /// Time from start to power-off.
     pub wall: Duration,
 }
@@ -70,16 +73,37 @@ impl Vm {
 
     /// Boots, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
     ///
-    /// A command that fails is no error here, see [`Outcome::status`]. Errors are a QEMU that cannot be started, a guest
+    /// A command that fails is no error here, see [`Outcome::ok`]. Errors are a QEMU that cannot be started, a guest
     /// that dies, and a run longer than `timeout`; they name the console's log, which is kept then.
     pub fn run(&self, image: &Image, timeout: Duration, on_line: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        let accel = match self.clock {
+            Clock::Real => accel::best(self)?,
+            Clock::Instructions => Accel::Tcg,
+        };
         let folder = RunFolder::create()?;
+        let outcome = self.run_with(accel, image, &folder, timeout, on_line)?;
+        if outcome.status == 0 {
+            folder.remove();
+        }
+        Ok(outcome)
+    }
+
+    /// The same with a given executor, leaving the files in `folder`.
+    pub(crate) fn run_with(
+        &self,
+        accel: Accel,
+        image: &Image,
+        folder: &RunFolder,
+        timeout: Duration,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome> {
         let mut out = BufWriter::new(File::create(folder.path("image"))?);
         image.write(&mut out)?;
         out.into_inner()?;
+        let arguments = self.arguments(accel, folder)?;
         let start = Instant::now();
         let mut console = Console::new(folder.path("console.log"));
-        let mut guest = Guest(self.start(&folder)?);
+        let mut guest = Guest(start_qemu(&arguments, File::create(folder.path("qemu.log"))?)?);
         let exit = loop {
             let exit = guest.0.try_wait()?;
             console.follow(on_line)?;
@@ -101,59 +125,61 @@ impl Vm {
         let Ok((status, results)) = read_results(&folder.path("results.tar")) else {
             return Err(console.blame("the guest ended before its command did"));
         };
-        let outcome = Outcome { status, results, console: console.text().to_owned(), wall };
-        folder.remove();
-        Ok(outcome)
-    }
-
-    /// Starts QEMU, which ends with the calling thread at the latest.
-    fn start(&self, folder: &RunFolder) -> Result<Child> {
-        ensure!(self.cpus > 0, "a virtual machine needs at least one CPU");
-        let mut command = Command::new(QEMU);
-        command.args(self.arguments(folder));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(folder.path("qemu.log"))?);
-        // SAFETY: the closure runs between fork and exec and only makes a system call.
-        unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
-        command.spawn().with_context(|| format!("cannot run {QEMU}: run scripts/setup.sh as root"))
+        let log = folder.path("console.log");
+        Ok(Outcome { status, results, console: console.text().to_owned(), log, wall })
     }
 
     /// QEMU's command line.
-    fn arguments(&self, folder: &RunFolder) -> Vec<String> {
-        let svm = if self.nested { ",+svm" } else { "" };
+    fn arguments(&self, accel: Accel, folder: &RunFolder) -> Result<Vec<String>> {
+        ensure!(self.cpus > 0, "a virtual machine needs at least one CPU");
         let file = |name: &str| folder.path(name).display().to_string();
-        let mut words = vec!["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"];
-        words.extend(match self.clock {
-            Clock::Real => vec!["-accel", "tcg,thread=multi"],
-            Clock::Instructions => vec![
-                "-accel",
-                "tcg,thread=single",
-                "-icount",
-                "shift=0,sleep=off",
-                "-seed",
-                "1",
-                "-rtc",
-                "base=2026-01-01T00:00:00,clock=vm",
-            ],
-        });
-        let mut arguments: Vec<String> = words.into_iter().map(str::to_owned).collect();
+        let mut arguments: Vec<String> =
+            ["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned).to_vec();
         let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+        match (self.clock, accel) {
+            (Clock::Real, Accel::Kvm) => option("-accel", "kvm".to_owned()),
+            (Clock::Real, Accel::Tcg) => {
+                option("-accel", "tcg,thread=multi".to_owned());
+                if let Some(plugin) = resync::option(self, folder)? {
+                    option("-plugin", plugin);
+                }
+            }
+            (Clock::Instructions, _) => {
+                option("-accel", "tcg,thread=single".to_owned());
+                option("-icount", "shift=0,sleep=off".to_owned());
+                option("-seed", "1".to_owned());
+                option("-rtc", "base=2026-01-01T00:00:00,clock=vm".to_owned());
+            }
+        }
         option("-M", "q35".to_owned());
-        option("-cpu", format!("max,-rdrand,-rdseed,-monitor{svm}"));
+        option("-cpu", self.processor(accel));
         option("-smp", self.cpus.to_string());
         option("-m", format!("{}M", self.memory_mib));
+        option("-display", "none".to_owned());
         option("-kernel", self.kernel.vmlinux.display().to_string());
         option("-initrd", file("image"));
-        option("-append", self.command_line());
+        option("-append", self.command_line(accel));
         // Files never make QEMU wait for a reader, which instruction-counted time would notice.
         option("-serial", format!("file:{}", file("console.log")));
         option("-chardev", format!("file,id=results,path={}", file("results.tar")));
+        // Without ioeventfd the device is served by the CPU that asks, and not by a thread some time later.
         option("-device", "virtio-serial-pci,ioeventfd=off".to_owned());
         option("-device", "virtserialport,chardev=results,nr=1".to_owned());
-        arguments
+        Ok(arguments)
+    }
+
+    /// The processor that the guest sees. Emulated random numbers would differ from run to run, and the emulator
+    /// implements `monitor` as a busy loop.
+    fn processor(&self, accel: Accel) -> String {
+        let nested = if self.nested { ",+svm" } else { "" };
+        match accel {
+            Accel::Kvm => "host".to_owned(),
+            Accel::Tcg => format!("max,-rdrand,-rdseed,-monitor{nested}"),
+        }
     }
 
     /// The kernel's command line.
-    fn command_line(&self) -> String {
+    fn command_line(&self, accel: Accel) -> String {
         let mut words = vec![
             "console=ttyS0",
             "quiet",
@@ -163,13 +189,27 @@ impl Vm {
             "mitigations=off",
             "idle=halt",
         ];
-        if self.clock == Clock::Instructions {
-            // What the kernel would measure is known: it costs several seconds of emulation.
-            words.extend(["tsc_early_khz=1000000", "lpj=4000000", "no_timer_check", "tsc=reliable"]);
+        match (self.clock, accel) {
+            (Clock::Real, Accel::Kvm) => {}
+            // The emulated time-stamp counter is one for all CPUs. Its reading costs a tenth of another clock's.
+            (Clock::Real, Accel::Tcg) => words.extend(["tsc=reliable", "clocksource=tsc"]),
+            // What the kernel would measure is known: measuring costs several seconds of emulation.
+            (Clock::Instructions, _) => {
+                words.extend(["tsc_early_khz=1000000", "lpj=4000000", "no_timer_check", "tsc=reliable"]);
+            }
         }
         words.extend(self.append.iter().map(String::as_str));
         words.join(" ")
     }
+}
+
+/// Starts QEMU, which ends with the calling thread at the latest.
+fn start_qemu(arguments: &[String], errors: File) -> Result<Child> {
+    let mut command = Command::new(QEMU);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+    // SAFETY: the closure runs between fork and exec and only makes a system call.
+    unsafe { command.pre_exec(|| Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)) };
+    command.spawn().with_context(|| format!("cannot run {QEMU}: run scripts/setup.sh as root"))
 }
 
 impl Outcome {
@@ -184,10 +224,6 @@ impl Outcome {
         }
         Ok(self)
     }
-}
-
-fn last_lines(text: &str) -> String {
-    crate::console::last_lines(text)
 }
 
 /// Unpacks the archive the guest sent: the command's status, and the files in `/results`.
@@ -217,32 +253,5 @@ impl Drop for Guest {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// Where one run's files are. The console's log stays there unless the run succeeds.
-struct RunFolder(PathBuf);
-
-impl RunFolder {
-    fn create() -> Result<RunFolder> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let folder = lab_folder().join("runs").join(name);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(RunFolder(folder))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    fn remove(self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(self.path("image"));
     }
 }
