@@ -23,8 +23,9 @@ pub enum Infeasible {
     },
     /// No candidate period is short enough.
     #[error(
-        "tenant `{tenant}`: share {share} cannot have a latency of {latency_ns} ns; the smallest is {smallest_ns} ns",
-        share = share.fraction()
+        "tenant `{tenant}`: share {share} cannot have a latency of {latency}; the smallest it can have is {smallest}",
+        latency = duration(*latency_ns),
+        smallest = duration(*smallest_ns)
     )]
     Latency {
         /// The tenant's name.
@@ -54,7 +55,6 @@ pub enum Infeasible {
         "tenant `{tenant}`: vCPU {index} with share {share} fits on none of its {allowed} CPUs, where {free} is the \
          most that is free on one; it needs splitting over CPUs, which this version does not do; lower a share, \
          widen its affinity or add a CPU",
-        share = share.fraction(),
         free = decimal(*free_ppb)
     )]
     Fragmented {
@@ -71,8 +71,10 @@ pub enum Infeasible {
     },
     /// A CPU's shortest slot is so short that its part of the table would not fit the table's format.
     #[error(
-        "CPU {cpu}: its shortest slot would be {slot_ns} ns in a length of {length_ns} ns, more than {limit} slices; \
+        "CPU {cpu}: its shortest slot would be {slot} in a length of {length}, more than {limit} slices; \
          give its tenants equal latencies or larger shares: {tenants}",
+        slot = duration(*slot_ns),
+        length = duration(*length_ns),
         limit = crate::SLICES_MAX
     )]
     Slices {
@@ -93,6 +95,17 @@ fn decimal(ppb: u64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// A duration as the configuration takes it, exactly.
+fn duration(ns: u64) -> String {
+    let (unit, digits, name) = match ns {
+        0..1_000 => return format!("{ns}ns"),
+        1_000..1_000_000 => (1_000, 3, "us"),
+        _ => (1_000_000, 6, "ms"),
+    };
+    let text = format!("{}.{:0digits$}", ns / unit, ns % unit);
+    format!("{}{name}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,6 +120,19 @@ mod tests {
             (10_500_000_000, "10.5"),
         ] {
             assert_eq!(decimal(ppb), text);
+        }
+    }
+
+    #[test]
+    fn durations_are_exact() {
+        for (ns, text) in [
+            (1, "1ns"),
+            (150_150, "150.15us"),
+            (100_000, "100us"),
+            (20_000_000, "20ms"),
+            (12_837_825, "12.837825ms"),
+        ] {
+            assert_eq!(duration(ns), text);
         }
     }
 }

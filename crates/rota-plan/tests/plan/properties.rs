@@ -15,10 +15,20 @@ struct Host {
     cpus: u32,
     floor_ppb: u32,
     slot_min_ns: u64,
-    /// Per tenant: vCPUs, part of the host's load, latency in us, capped, first CPU and number of CPUs of its affinity.
-    tenants: Vec<(u32, u32, u64, bool, Option<(u32, u32)>)>,
+    tenants: Vec<RandomTenant>,
     /// Sum of all shares, in thousandths of the CPUs.
     load: u32,
+}
+
+#[derive(Clone, Debug)]
+struct RandomTenant {
+    vcpus: u32,
+    /// What a vCPU has of the load, compared with the others.
+    part: u32,
+    latency_us: u64,
+    capped: bool,
+    /// The first CPU of its affinity, and how many; modulo the host's.
+    affinity: Option<(u32, u32)>,
 }
 
 fn hosts() -> impl Strategy<Value = Host> {
@@ -29,7 +39,15 @@ fn hosts() -> impl Strategy<Value = Host> {
         300..200_000_u64,
     ];
     let affinity = prop::option::weighted(0.2, (0..6_u32, 1..6_u32));
-    let tenant = (1..4_u32, 1..100_u32, latency, any::<bool>(), affinity);
+    let tenant = (1..4_u32, 1..100_u32, latency, any::<bool>(), affinity).prop_map(
+        |(vcpus, part, latency_us, capped, affinity)| RandomTenant {
+            vcpus,
+            part,
+            latency_us,
+            capped,
+            affinity,
+        },
+    );
     let floors = prop::sample::select(vec![0, 5_000_000, 50_000_000]);
     let slots = prop::sample::select(vec![0, 10_000, 50_000, 200_000]);
     (1..6_u32, floors, slots, prop::collection::vec(tenant, 1..24), 300..1001_u32).prop_map(
@@ -38,24 +56,23 @@ fn hosts() -> impl Strategy<Value = Host> {
 }
 
 fn to_model(random: &Host) -> Model {
-    let parts: u64 = random.tenants.iter().map(|tenant| u64::from(tenant.0 * tenant.1)).sum();
+    let parts: u64 = random.tenants.iter().map(|tenant| u64::from(tenant.vcpus * tenant.part)).sum();
     let load_ppb = u64::from(random.cpus) * u64::from(random.load) * 1_000_000;
-    let tenants =
-        random.tenants.iter().enumerate().map(|(name, &(vcpus, part, latency_us, capped, affinity))| {
-            let ppb = (load_ppb * u64::from(part) / parts).clamp(1, 1_000_000_000);
-            let share = Share::from_ppb(ppb as u32).unwrap();
-            let affinity = affinity.map(|(first, count)| {
-                (first..first + count).map(|cpu| cpu % random.cpus).collect::<CpuSet>()
-            });
-            Tenant {
-                name: format!("t{name}"),
-                class: Class::Reserved(Reservation { share, latency_ns: latency_us * 1_000, capped }),
-                vcpus,
-                affinity,
-                pinned: false,
-                matcher: None,
-            }
-        });
+    let tenants = random.tenants.iter().enumerate().map(|(name, tenant)| {
+        let ppb = (load_ppb * u64::from(tenant.part) / parts).clamp(1, 1_000_000_000);
+        let share = Share::from_ppb(ppb as u32).unwrap();
+        let RandomTenant { vcpus, latency_us, capped, affinity, .. } = *tenant;
+        let affinity = affinity
+            .map(|(first, count)| (first..first + count).map(|cpu| cpu % random.cpus).collect::<CpuSet>());
+        Tenant {
+            name: format!("t{name}"),
+            class: Class::Reserved(Reservation { share, latency_ns: latency_us * 1_000, capped }),
+            vcpus,
+            affinity,
+            pinned: false,
+            matcher: None,
+        }
+    });
     let machine = rota_model::Host {
         floor_ppb: random.floor_ppb,
         slot_min_ns: random.slot_min_ns,

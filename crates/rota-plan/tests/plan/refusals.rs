@@ -25,7 +25,7 @@ fn a_latency_too_small_is_told_the_smallest() {
     let model = model(host("0", ""), [reserved("rt", 1, 0.25, 100_000)]);
     assert_eq!(
         refusal(&model),
-        "tenant `rt`: share 0.25 cannot have a latency of 100000 ns; the smallest is 150150 ns"
+        "tenant `rt`: share 0.25 cannot have a latency of 100us; the smallest it can have is 150.15us"
     );
     let Tenant { class, .. } = reserved("rt", 1, 0.25, 150_150);
     let tenants = vec![Tenant { class, ..model.tenants[0].clone() }];
@@ -80,7 +80,7 @@ fn shares_too_small_for_any_table_are_refused() {
     let model = model(host("0", ""), [tiny, reserved("big", 1, 0.5, 20 * MS)]);
     assert_eq!(
         refusal(&model),
-        "CPU 0: its shortest slot would be 1 ns in a length of 51351300 ns, more than 65536 slices; give its tenants \
+        "CPU 0: its shortest slot would be 1ns in a length of 51.3513ms, more than 65536 slices; give its tenants \
          equal latencies or larger shares: tiny, big"
     );
 }

@@ -1,0 +1,90 @@
+//! A plan for people, for programs and as a picture.
+
+mod json;
+mod svg;
+mod text;
+
+use rota_model::Model;
+use rota_plan::{CpuPlan, Plan};
+
+pub use json::render_json;
+pub use svg::render_svg;
+pub use text::render_text;
+
+/// `tenant/index` of a vCPU, by its place in the plan.
+fn vcpu_name(plan: &Plan, model: &Model, vcpu: u32) -> String {
+    let vcpu = &plan.vcpus[vcpu as usize];
+    format!("{}/{}", model.tenants[vcpu.tenant as usize].name, vcpu.index)
+}
+
+/// A duration in its natural unit, to three decimals, without zeros at the end.
+fn duration(ns: u64) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => (1, "ns"),
+        1_000..1_000_000 => (1_000, "us"),
+        _ => (1_000_000, "ms"),
+    };
+    let number = format!("{:.3}", ns as f64 / unit as f64);
+    format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
+/// How much of a CPU is in slots, in percent.
+fn used_percent(cpu: &CpuPlan) -> f64 {
+    let used: u64 = cpu.slots.iter().map(|slot| slot.len_ns()).sum();
+    used as f64 * 100.0 / cpu.length_ns as f64
+}
+
+/// `1 CPU`, `2 CPUs`.
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use rota_model::{Class, CpuSet, Host, Model, Reservation, Share, Tenant, Topology};
+    use rota_plan::{Options, Plan, plan};
+
+    use super::*;
+
+    /// Two CPUs for tenants: one for a database alone, one for two vCPUs of a name that no markup may take literally.
+    pub fn small() -> (Plan, Model) {
+        let cpus: CpuSet = "0-2".parse().unwrap();
+        let tenant = |name: &str, vcpus, share, latency_ns| Tenant {
+            name: name.to_owned(),
+            class: Class::Reserved(Reservation {
+                share: Share::from_fraction(share).unwrap(),
+                latency_ns,
+                capped: false,
+            }),
+            vcpus,
+            affinity: None,
+            pinned: false,
+            matcher: None,
+        };
+        let model = Model {
+            host: Host {
+                topology: Topology::flat(&cpus),
+                cpus,
+                housekeeping: "0".parse().unwrap(),
+                floor_ppb: Host::FLOOR_PPB,
+                slot_min_ns: Host::SLOT_MIN_NS,
+            },
+            tenants: vec![tenant("db", 1, 1.0, 1_000_000), tenant("a<&>\"b", 2, 0.25, 20_000_000)],
+        };
+        (plan(&model, &Options::default()).unwrap(), model)
+    }
+
+    #[test]
+    fn durations_have_their_unit() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (50_000, "50 us"),
+            (20_000_000, "20 ms"),
+            (12_837_825, "12.838 ms"),
+            (100_100, "100.1 us"),
+        ] {
+            assert_eq!(duration(ns), text);
+        }
+    }
+}
