@@ -1,1 +1,46 @@
-fn main() {}
+//! The command line.
+//!
+//! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 infeasible.
+
+mod commands;
+mod plan;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{check, plan as plan_command, status, up};
+
+/// A CPU scheduler for Linux hosts that keeps its promises.
+///
+/// Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 infeasible.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Plan(plan_command::Arguments),
+    Check(check::Arguments),
+    Up(up::Arguments),
+    Status(status::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Plan(arguments) => plan_command::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.print();
+            failure.code()
+        }
+    }
+}

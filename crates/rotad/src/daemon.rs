@@ -85,6 +85,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 }
 
 fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
+    if !Path::new("/sys/kernel/sched_ext").exists() {
+        bail!("this kernel has no sched_ext; Linux 6.16 or later with CONFIG_SCHED_CLASS_EXT has it");
+    }
     let vcpus: u32 = model.tenants.iter().map(|tenant| tenant.vcpus).sum();
     // Twice what is configured: tenants that go keep their numbers for a while, and edits bring new ones.
     let queues = 2 * (vcpus + model.tenants.len() as u32) + 256;

@@ -1,0 +1,88 @@
+//! One module a command: its arguments, and what it does.
+
+pub mod check;
+pub mod plan;
+pub mod status;
+pub mod up;
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Error};
+use clap::Args;
+use rota_model::config::parse;
+use rota_model::{Model, Topology};
+use rotad::{sources, topology};
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug)]
+pub enum Failure {
+    /// Exit code 1: it was tried.
+    Failed(Error),
+    /// Exit code 2: the arguments or the configuration are wrong.
+    Usage(Error),
+    /// Exit code 3: the promises cannot all be kept.
+    Infeasible(Error),
+}
+
+impl Failure {
+    /// Says it on standard error, each line with the program's name.
+    pub fn print(&self) {
+        let (Failure::Failed(error) | Failure::Usage(error) | Failure::Infeasible(error)) = self;
+        for line in format!("{error:#}").lines() {
+            eprintln!("rota: {line}");
+        }
+    }
+
+    /// What the program exits with.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Failed(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::Infeasible(_) => 3,
+        })
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Failed(error)
+    }
+}
+
+/// Which configuration.
+#[derive(Debug, Args)]
+pub struct Config {
+    /// The host's configuration; tenants may also be in `tenants.d/*.toml` beside it
+    #[arg(short, long = "config", value_name = "FILE", default_value = "/etc/rota/rota.toml")]
+    config: PathBuf,
+}
+
+impl Config {
+    /// Reads it for planning: for the machine it describes, which may be another one than this.
+    fn model(&self) -> Result<Model, Failure> {
+        let sources = sources::read(&self.config).map_err(Failure::Usage)?;
+        // What this machine is like is a default; a description of another machine needs none.
+        let machine = topology::read(Path::new(topology::SYSFS)).unwrap_or_else(|_| Topology::default());
+        parse(&sources, &machine).map_err(|errors| Failure::Usage(errors.into()))
+    }
+}
+
+/// Writes to standard output. A reader that has seen enough (`| head`) is no failure.
+fn print(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("writing to standard output").map_err(Failure::Failed)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON for programs, on one line.
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string(value).context("writing JSON")?;
+    text.push('\n');
+    print(text.as_bytes())
+}

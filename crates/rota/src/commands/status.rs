@@ -1,0 +1,194 @@
+//! `rota status`.
+
+use std::path::PathBuf;
+
+use rotad::status::{ByCause, SOCKET, State, Status, TenantStatus, ask};
+
+use super::{Failure, print, print_json};
+
+/// Show what every tenant was promised and what it got
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+    /// Where `rota up` listens
+    #[arg(long, value_name = "PATH", default_value = SOCKET)]
+    socket: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let status = ask(&arguments.socket)?;
+    if arguments.json { print_json(&status) } else { print(text(&status).as_bytes()) }
+}
+
+/// The answer for people.
+fn text(status: &Status) -> String {
+    let mut text = match status.generation {
+        0 => "no table in force".to_owned(),
+        generation => {
+            let length_ms = status.table_length_ns as f64 / 1e6;
+            format!("table {generation} in force, {length_ms:.3} ms long")
+        }
+    };
+    text += &format!(
+        "; scheduling for {:.0} s; shares in CPUs over the last {:.1} s\n\n",
+        status.up_s, status.window_s
+    );
+    if let Some(reason) = &status.edit_refused {
+        text += &format!("the edited configuration is not used: {reason}\n\n");
+    }
+    text += &table(&status.tenants.iter().map(row).collect::<Vec<_>>());
+    for tenant in &status.tenants {
+        notes(tenant, &mut text);
+    }
+    text.push('\n');
+    for cpu in &status.cpus {
+        text += &format!(
+            "CPU {}: table {}, idle {:.1} %, background {:.1} %, second level {:.1} %{}\n",
+            cpu.cpu,
+            cpu.generation,
+            100.0 * cpu.idle,
+            100.0 * cpu.background,
+            100.0 * cpu.second_level,
+            causes(", taken from tenants so far: ", &cpu.lost_ns, ns)
+        );
+    }
+    text
+}
+
+const HEADINGS: [&str; 9] =
+    ["TENANT", "CLASS", "STATE", "PROMISED", "RECEIVED", "WANTED", "BLACKOUT", "BOUND", "MISSED"];
+
+fn row(tenant: &TenantStatus) -> [String; 9] {
+    let dash = || "-".to_owned();
+    let state = match tenant.state {
+        State::Absent => "absent",
+        State::Served => "served",
+        State::Waiting => "waiting",
+        State::Refused => "refused",
+        State::Leaving => "leaving",
+    };
+    let here = |value: String| if tenant.id.is_some() { value } else { dash() };
+    [
+        tenant.name.clone(),
+        tenant.class.clone(),
+        state.to_owned(),
+        tenant.promised.map_or_else(dash, |share| format!("{share:.3}")),
+        here(format!("{:.3}", tenant.received)),
+        here(format!("{:.0} %", 100.0 * tenant.wanted)),
+        here(ns(tenant.blackout_max_ns)),
+        tenant.bound_ns.map_or_else(dash, ns),
+        if tenant.bound_ns.is_some() { tenant.missed.to_string() } else { dash() },
+    ]
+}
+
+/// Columns as wide as their widest; text to the left, figures to the right.
+fn table(rows: &[[String; 9]]) -> String {
+    let headings = HEADINGS.map(str::to_owned);
+    let all = || std::iter::once(&headings).chain(rows);
+    let widths: [usize; 9] =
+        std::array::from_fn(|column| all().map(|row| row[column].len()).max().unwrap_or(0));
+    let mut text = String::new();
+    for row in all() {
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
+            0..3 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// What does not fit into a column: why a tenant is refused, what it lost and what it missed, and to whom.
+fn notes(tenant: &TenantStatus, text: &mut String) {
+    let name = &tenant.name;
+    if let Some(refused) = &tenant.refused {
+        *text += &format!("{name}: no room for its reservation: {refused}\n");
+    }
+    *text += &causes(&format!("{name}: missed its bound by: "), &tenant.missed_by_cause, |count| {
+        count.to_string()
+    });
+    if tenant.missed_by_cause.total() > 0 {
+        text.push('\n');
+    }
+    *text += &causes(&format!("{name}: lost in its slots to: "), &tenant.lost_ns, ns);
+    if tenant.lost_ns.total() > 0 {
+        text.push('\n');
+    }
+}
+
+/// The causes that are not zero, after `intro`; nothing if all are.
+fn causes(intro: &str, by_cause: &ByCause, show: fn(u64) -> String) -> String {
+    let named = ByCause::NAMES.iter().zip(by_cause.values()).filter(|(_, value)| *value > 0);
+    let parts: Vec<String> = named.map(|(name, value)| format!("{name} {}", show(value))).collect();
+    if parts.is_empty() { String::new() } else { format!("{intro}{}", parts.join(", ")) }
+}
+
+/// A time for people, three digits at least.
+fn ns(time: u64) -> String {
+    match time as f64 {
+        time if time < 1e6 => format!("{:.1} us", time / 1e3),
+        time if time < 1e9 => format!("{:.2} ms", time / 1e6),
+        time => format!("{:.2} s", time / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(name: &str, id: Option<u32>) -> TenantStatus {
+        TenantStatus {
+            name: name.into(),
+            id,
+            class: "reserved".into(),
+            state: if id.is_some() { State::Served } else { State::Absent },
+            refused: None,
+            cgroup: None,
+            kind: "container".into(),
+            vcpus: 1,
+            promised: id.map(|_| 0.2),
+            received: 0.2034,
+            received_total: 0.2,
+            wanted: 0.999,
+            blackout_max_ns: 16_300_000,
+            bound_ns: id.map(|_| 20_000_000),
+            missed: 0,
+            missed_by_cause: ByCause::default(),
+            lost_ns: ByCause::default(),
+            dispatches: 1,
+            migrations: 0,
+            runnable: 1,
+        }
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_says_what_was_lost_to_whom() {
+        let mut web = tenant("web-0", Some(1));
+        web.lost_ns.kernel_thread = 120_000;
+        web.missed_by_cause.higher_class = 2;
+        let status = Status {
+            pid: 1,
+            up_s: 12.0,
+            generation: 3,
+            table_length_ns: 102_702_600,
+            window_s: 5.0,
+            edit_refused: None,
+            tenants: vec![web, tenant("db", None)],
+            cpus: vec![],
+        };
+        let expected = "\
+table 3 in force, 102.703 ms long; scheduling for 12 s; shares in CPUs over the last 5.0 s
+
+TENANT  CLASS     STATE   PROMISED  RECEIVED  WANTED  BLACKOUT     BOUND  MISSED
+web-0   reserved  served     0.200     0.203   100 %  16.30 ms  20.00 ms       0
+db      reserved  absent         -         -       -         -         -       -
+web-0: missed its bound by: higher scheduling classes 2
+web-0: lost in its slots to: kernel threads 120.0 us
+
+";
+        assert_eq!(text(&status), expected);
+    }
+}

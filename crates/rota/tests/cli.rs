@@ -1,0 +1,186 @@
+//! The binary as its users meet it: exit codes, messages, and what comes out.
+
+#![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// A folder with a `rota.toml`.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(config: &str) -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("rota.toml"), config).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn rota(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_rota")).args(arguments).current_dir(self.0.path()).output().unwrap()
+    }
+
+    /// Runs it and expects an exit code; returns standard output and standard error.
+    #[track_caller]
+    fn expect(&self, code: i32, arguments: &[&str]) -> (String, String) {
+        let output = self.rota(arguments);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "rota {arguments:?}\n{out}{err}");
+        (out, err)
+    }
+}
+
+/// A machine that nobody has: CPU numbers from 1000 on.
+const ELSEWHERE: &str = "\
+[host]
+cpus = \"1000-1003\"
+housekeeping = \"1000\"
+
+[[tenant]]
+name = \"web-{i}\"
+count = 6
+class = \"reserved\"
+share = 0.25
+latency = \"20ms\"
+
+[[tenant]]
+name = \"idle\"
+class = \"background\"
+";
+
+#[test]
+fn a_plan_for_another_machine_is_written_in_every_format() {
+    let folder = Folder::new(ELSEWHERE);
+    let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml"]);
+    assert!(text.contains("web-0") && text.contains("1001"), "{text}");
+
+    let (json, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["vcpus"].as_array().unwrap().len(), 6);
+    assert_eq!(json["cpus"][0]["cpu"], 1000);
+
+    let (svg, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--format", "svg"]);
+    assert!(svg.starts_with("<svg") || svg.starts_with("<?xml"), "{svg}");
+
+    let (out, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--format", "svg", "-o", "plan.svg"]);
+    assert_eq!((out.as_str(), fs::read_to_string(folder.path("plan.svg")).unwrap()), ("", svg));
+}
+
+#[test]
+fn tenants_of_a_folder_beside_the_configuration_are_planned() {
+    let folder = Folder::new(ELSEWHERE);
+    fs::create_dir(folder.path("tenants.d")).unwrap();
+    let tenant = "[[tenant]]\nname = \"db\"\nclass = \"reserved\"\nshare = 0.5\nlatency = \"5ms\"\n";
+    fs::write(folder.path("tenants.d/db.toml"), tenant).unwrap();
+    let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml"]);
+    assert!(text.contains("db/0"), "{text}");
+}
+
+fn write_table(folder: &Folder) -> PathBuf {
+    folder.expect(0, &["plan", "-c", "rota.toml", "--format", "bin", "-o", "table"]);
+    folder.path("table")
+}
+
+#[test]
+fn a_table_is_checked_against_the_promises() {
+    let folder = Folder::new(ELSEWHERE);
+    write_table(&folder);
+    let (out, _) = folder.expect(0, &["check", "table", "-c", "rota.toml"]);
+    assert!(out.contains("certified. 6 vCPUs of 6 tenants"), "{out}");
+    let (out, _) = folder.expect(0, &["check", "table", "-c", "rota.toml", "--json"]);
+    let verdict: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((verdict["certified"].clone(), verdict["vcpus"].clone()), (true.into(), 6.into()));
+
+    fs::write(folder.path("more.toml"), ELSEWHERE.replace("0.25", "0.26")).unwrap();
+    let (_, err) = folder.expect(1, &["check", "table", "-c", "more.toml"]);
+    assert!(err.contains("not certified") && err.contains("(tenant 0 is web-0)"), "{err}");
+    let (out, _) = folder.expect(1, &["check", "table", "-c", "more.toml", "--json"]);
+    let verdict: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(verdict["certified"], false);
+    assert!(verdict["violation"].is_string());
+}
+
+#[test]
+fn damaged_tables_are_not_certified() {
+    let folder = Folder::new(ELSEWHERE);
+    let table = fs::read(write_table(&folder)).unwrap();
+    let middle = table.len() / 2;
+    let mut flipped = table.clone();
+    flipped[middle] ^= 1;
+    for damaged in [&flipped[..], &table[..middle], b"", ELSEWHERE.as_bytes()] {
+        fs::write(folder.path("damaged"), damaged).unwrap();
+        let (_, err) = folder.expect(1, &["check", "damaged", "-c", "rota.toml"]);
+        assert!(err.starts_with("rota: damaged: not certified: "), "{err}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_infeasible() {
+    let folder = Folder::new(&ELSEWHERE.replace("0.25", "0.75"));
+    let (_, err) = folder.expect(3, &["plan", "-c", "rota.toml"]);
+    assert!(err.contains("over-utilised"), "{err}");
+    let folder = Folder::new(&ELSEWHERE.replace("20ms", "20us"));
+    let (_, err) = folder.expect(3, &["plan", "-c", "rota.toml"]);
+    assert!(err.contains("web-0") && err.contains("the smallest"), "{err}");
+}
+
+#[test]
+fn wrong_configurations_are_named_with_file_line_and_key() {
+    let folder = Folder::new("[host]\ncpus = \"0-3\"\ncups = 3\n");
+    for command in [&["plan"][..], &["check", "rota.toml"], &["up"]] {
+        let (_, err) = folder.expect(2, &[command, &["-c", "rota.toml"]].concat());
+        assert!(err.contains("rota.toml:3:1: host.cups"), "{err}");
+    }
+    let (_, err) = folder.expect(2, &["plan", "-c", "none.toml"]);
+    assert!(err.contains("rota: reading none.toml: "), "{err}");
+    let (_, err) = folder.expect(2, &["check", "none", "-c", "rota.toml"]);
+    assert!(err.contains("rota: reading none: "), "{err}");
+}
+
+#[test]
+fn wrong_usage_is_explained() {
+    let folder = Folder::new("");
+    for arguments in [&[][..], &["plam"], &["plan", "--format", "png"], &["check"], &["status", "x"]] {
+        let (_, err) = folder.expect(2, arguments);
+        assert!(err.contains("--help") || err.contains("-h"), "{err}");
+    }
+    let (help, _) = folder.expect(0, &["--help"]);
+    for command in ["plan", "check", "up", "status"] {
+        assert!(help.lines().any(|line| line.split_whitespace().next() == Some(command)), "{help}");
+    }
+    folder.expect(0, &["--version"]);
+}
+
+#[test]
+fn up_is_for_the_machine_it_runs_on() {
+    let folder = Folder::new(ELSEWHERE);
+    let (_, err) = folder.expect(2, &["up", "-c", "rota.toml"]);
+    assert!(err.contains("CPUs 1000-1003 are not online on this machine"), "{err}");
+}
+
+#[test]
+fn up_without_a_fitting_kernel_fails_and_says_why() {
+    if Path::new("/sys/kernel/sched_ext").exists() {
+        eprintln!("SKIPPED: up_without_a_fitting_kernel_fails_and_says_why: this kernel has sched_ext");
+        return;
+    }
+    let folder = Folder::new("[[tenant]]\nname = \"idle\"\nclass = \"background\"\n");
+    let (_, err) = folder.expect(1, &["up", "-c", "rota.toml", "--socket", "rota.sock"]);
+    assert!(err.contains("sched_ext") || err.contains("cgroup2"), "{err}");
+}
+
+#[test]
+fn status_without_a_daemon_says_so() {
+    let folder = Folder::new("");
+    for arguments in [&["status", "--socket", "none"][..], &["status", "--socket", "none", "--json"]] {
+        let (out, err) = folder.expect(1, arguments);
+        assert!(out.is_empty() && err.contains("is `rota up` running?"), "{err}");
+    }
+}
