@@ -5,6 +5,8 @@
  * A *turn* is the time from when a task (or its account) starts on a CPU to when it ends there. A *blackout* of a queue
  * is a time in which one of its threads would run and none does. Time is *lost* when a slot's owner would run and
  * something that the table does not know has the CPU; it is counted by cause, so that no promise is broken silently.
+ *
+ * Functions that are not static are verified by the kernel once, on their own, and take numbers instead of pointers.
  */
 #ifndef ROTA_ACCOUNT_BPF_H
 #define ROTA_ACCOUNT_BPF_H
@@ -27,8 +29,8 @@ static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
 		q->lost_at_blackout[i] = q->account.lost_ns[i];
 }
 
-/* The cause that took most since the blackout began; Rota itself if nothing else is known. */
-static __always_inline u32 blackout_cause(const struct queue_ctx *q)
+/* Under the queue's lock: counts a missed promise for the cause that took most; Rota itself if none is known. */
+static __always_inline void count_missed(struct queue_ctx *q)
 {
 	u64 most = 0;
 	u32 cause = ROTA_CAUSE_ROTA;
@@ -42,27 +44,23 @@ static __always_inline u32 blackout_cause(const struct queue_ctx *q)
 			cause = i;
 		}
 	}
-	return cause;
+	q->account.missed++;
+	for (i = 0; i < ROTA_NR_CAUSES; i++)
+		q->account.missed_by_cause[i] += i == cause;
 }
 
 /* Under the queue's lock: service begins again. */
 static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u64 now)
 {
-	u64 since = max_time(q->blackout_since, q->promised_from), length;
-	u32 cause;
+	u64 since = max_time(q->blackout_since, q->promised_from);
 
 	q->blackout_since = 0;
 	if (!before(since, now))
 		return;
-	length = now - since;
-	if (length > q->account.blackout_max_ns)
-		q->account.blackout_max_ns = length;
-	if (!latency_ns || length <= latency_ns)
-		return;
-	q->account.missed++;
-	cause = blackout_cause(q);
-	if (cause < ROTA_NR_CAUSES)
-		q->account.missed_by_cause[cause]++;
+	if (now - since > q->account.blackout_max_ns)
+		q->account.blackout_max_ns = now - since;
+	if (latency_ns && now - since > latency_ns)
+		count_missed(q);
 }
 
 /* A promise that came into force opens the account anew; what was before was not promised. */
@@ -79,8 +77,12 @@ static __always_inline void follow_promise(struct queue_ctx *q, u64 promised_fro
 		q->account.missed_by_cause[i] = 0;
 }
 
-static __always_inline void queue_gains_thread(struct queue_ctx *q, bool running, u64 now)
+__noinline int queue_gains_thread(u32 queue, bool running, u64 now)
 {
+	struct queue_ctx *q = queue_ctx(queue);
+
+	if (!q)
+		return 0;
 	bpf_spin_lock(&q->lock);
 	if (!q->nr_runnable++)
 		q->wanted_since = now;
@@ -89,10 +91,15 @@ static __always_inline void queue_gains_thread(struct queue_ctx *q, bool running
 	if (!q->nr_running && !q->blackout_since)
 		blackout_begins(q, now);
 	bpf_spin_unlock(&q->lock);
+	return 0;
 }
 
-static __always_inline void queue_loses_thread(struct queue_ctx *q, bool running, u64 now)
+__noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 {
+	struct queue_ctx *q = queue_ctx(queue);
+
+	if (!q)
+		return 0;
 	bpf_spin_lock(&q->lock);
 	if (running && q->nr_running)
 		q->nr_running--;
@@ -101,23 +108,21 @@ static __always_inline void queue_loses_thread(struct queue_ctx *q, bool running
 		q->blackout_since = 0;
 	}
 	bpf_spin_unlock(&q->lock);
+	return 0;
 }
 
 /* Counts [from, to) as lost to the slot's owner, as far as it is in the slot and the owner would have run. */
-static __always_inline void count_lost(struct cpu_ctx *c, u32 cause, u64 from, u64 to)
+__noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 {
+	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct queue_ctx *owner;
 	u64 lost;
 
-	if (cause >= ROTA_NR_CAUSES)
-		return;
-	if (before(from, to))
-		c->account.lost_ns[cause] += to - from;
-	if (c->slot_queue == ROTA_NONE)
-		return;
+	if (!c || cause >= ROTA_NR_CAUSES || c->slot_queue == ROTA_NONE)
+		return 0;
 	owner = queue_ctx(c->slot_queue);
 	if (!owner || !queue_waits(owner))
-		return;
+		return 0;
 	from = max_time(from, c->slot_start);
 	to = min_time(to, c->slot_end);
 	bpf_spin_lock(&owner->lock);
@@ -126,7 +131,9 @@ static __always_inline void count_lost(struct cpu_ctx *c, u32 cause, u64 from, u
 	lost = before(from, to) ? to - from : 0;
 	owner->account.lost_ns[cause] += lost;
 	bpf_spin_unlock(&owner->lock);
+	c->account.lost_ns[cause] += lost;
 	c->slot_lost_ns += lost;
+	return 0;
 }
 
 /* What interrupts and the hypervisor below have taken from this CPU, by the kernel's own accounts. */
@@ -150,7 +157,7 @@ static __always_inline void turn_begins(struct cpu_ctx *c, u32 level, u64 now)
 }
 
 /* What the turn took from what it was given, by level. */
-static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
+static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u64 now)
 {
 	switch (c->level) {
 	case ROTA_LEVEL_BACKGROUND:
@@ -167,20 +174,24 @@ static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
 		break;
 	case ROTA_LEVEL_FLOOR:
 		c->account.background_ns += used;
-		count_lost(c, ROTA_CAUSE_FLOOR, c->turn_since, now);
+		count_lost(cpu, ROTA_CAUSE_FLOOR, c->turn_since, now);
 		break;
 	case ROTA_LEVEL_KERNEL:
-		count_lost(c, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);
+		count_lost(cpu, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);
 		break;
 	}
 }
 
-/* Settles what queue `q` used on this CPU since the turn began. Returns the time used. */
-static __always_inline u64 turn_ends(struct cpu_ctx *c, struct queue_ctx *q, u64 now)
+/* Settles what a queue used on this CPU since the turn began. */
+__noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 {
-	u64 used = now - c->turn_since, interrupt, steal;
-	bool in_slot = c->level == ROTA_LEVEL_OWNER;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct queue_ctx *q = queue_ctx(queue);
+	u64 used, interrupt, steal;
 
+	if (!c || !q)
+		return 0;
+	used = now - c->turn_since;
 	read_stolen(&interrupt, &steal);
 	interrupt -= c->interrupt_ns;
 	steal -= c->steal_ns;
@@ -188,48 +199,60 @@ static __always_inline u64 turn_ends(struct cpu_ctx *c, struct queue_ctx *q, u64
 	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	bpf_spin_lock(&q->lock);
 	q->account.used_ns += used;
-	if (in_slot) {
+	if (c->level == ROTA_LEVEL_OWNER) {
 		q->account.used_in_slots_ns += used;
 		q->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
 		q->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	}
 	bpf_spin_unlock(&q->lock);
-	charge_level(c, used, now);
+	charge_level(c, cpu, used, now);
 	c->turn_since = now;
-	return used;
+	return 0;
 }
 
-/* A thread of `q` starts to run: its blackout, if there was one, ends. */
-static __always_inline void service_begins(struct cpu_ctx *c, struct queue_ctx *q, struct rota_tenant *tenant, u64 now)
+/* A thread of the queue starts to run: its blackout, if there was one, ends. */
+__noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u64 now)
 {
-	bool owner = c->level == ROTA_LEVEL_OWNER;
-	u64 late;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct queue_ctx *q = queue_ctx(queue);
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	u64 late, latency_ns;
 
+	if (!c || !q || !tenant)
+		return 0;
+	/* Only what is in a table is promised anything. */
+	latency_ns = tenant->promised_from ? tenant->latency_ns : 0;
 	bpf_spin_lock(&q->lock);
 	follow_promise(q, tenant->promised_from);
 	q->nr_running++;
 	q->account.dispatches++;
 	if (q->nr_running == 1 && q->blackout_since) {
 		late = now - max_time(c->slot_start, q->blackout_since);
-		if (owner && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
+		if (c->level == ROTA_LEVEL_OWNER && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
 			late -= c->slot_lost_ns;
 			q->account.lost_ns[ROTA_CAUSE_ROTA] += late;
 			c->account.lost_ns[ROTA_CAUSE_ROTA] += late;
 		}
-		blackout_ends(q, tenant->class == ROTA_CLASS_RESERVED ? tenant->latency_ns : 0, now);
+		blackout_ends(q, latency_ns, now);
 	}
 	bpf_spin_unlock(&q->lock);
+	return 0;
 }
 
-/* A thread of `q` stops running; `runnable` if it would go on. */
-static __always_inline void service_ends(struct queue_ctx *q, bool runnable, u64 now)
+/* A thread of the queue stops running; `runnable` if it would go on. */
+__noinline int service_ends(u32 queue, bool runnable, u64 now)
 {
+	struct queue_ctx *q = queue_ctx(queue);
+
+	if (!q)
+		return 0;
 	bpf_spin_lock(&q->lock);
 	if (q->nr_running)
 		q->nr_running--;
 	if (!q->nr_running && q->nr_runnable > !runnable)
 		blackout_begins(q, now);
 	bpf_spin_unlock(&q->lock);
+	return 0;
 }
 
 #endif /* ROTA_ACCOUNT_BPF_H */

@@ -57,19 +57,12 @@ int rehome(struct rota_rehome *arg)
 		return -EINVAL;
 	}
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
-		struct task_ctx *t = task_ctx(p), now_there;
-		struct rota_tenant *tenant;
+		struct membership m;
 		u64 target;
 
-		if (!t)
-			continue;
-		/* A copy: the task's own record changes only under its run queue's lock, which we do not hold. */
-		now_there = *t;
-		now_there.queue = classify(p, &now_there);
-		tenant = tenant_of(now_there.tenant);
-		if (!tenant)
-			continue;
-		target = dsq_of(p, &now_there, tenant, table_in_force(bpf_ktime_get_ns()));
+		/* The task's own record is not touched: that changes only under its run queue's lock. */
+		classify(p, &m);
+		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(bpf_ktime_get_ns()));
 		if (target == dsq)
 			continue;
 		scx_bpf_dsq_move_set_vtime(&it, 0);

@@ -36,74 +36,35 @@ static __always_inline bool is_bound_kernel_thread(struct task_struct *p)
 	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
 
-/* Moves the task's counts to where it belongs now, if that has changed. */
-static __always_inline void settle_membership(struct task_struct *p, struct task_ctx *t, u64 now)
-{
-	struct queue_ctx *q;
-	u32 queue;
-
-	if (!task_is_stale(p, t))
-		return;
-	queue = classify(p, t);
-	if (queue == t->queue)
-		return;
-	if (t->counted) {
-		q = queue_ctx(t->queue);
-		if (q)
-			queue_loses_thread(q, t->running, now);
-		q = queue_ctx(queue);
-		if (q)
-			queue_gains_thread(q, t->running, now);
-	}
-	t->queue = queue;
-}
-
 s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	struct task_ctx *t = task_ctx(p);
-	struct rota_tenant *tenant;
 	u64 now = bpf_ktime_get_ns();
 	u32 cpu;
 
-	if (!t)
-		return prev_cpu;
-	settle_membership(p, t, now);
-	tenant = tenant_of(t->tenant);
-	if (!tenant)
-		return prev_cpu;
-	cpu = wake_cpu(p, t, tenant, now);
+	settle_membership(p, now);
+	cpu = wake_cpu(p, now);
 	return cpu < nr_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
 }
 
-/* Puts the task into the queue where it waits. */
-static __always_inline void insert(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 dsq,
-				   u64 enq_flags)
+/* The task's place in the queue: siblings share by thread weight, the threads of shared and background tenants carry
+ * their tenant's time. Who slept starts one quantum ahead at most. */
+static __always_inline u64 place_in_line(struct task_ctx *t, struct queue_ctx *q, u64 dsq)
 {
-	struct queue_ctx *q = queue_ctx(t->queue);
-	u64 slice, vtime, *clock;
+	u64 clock;
 
-	if (!q) {
-		scx_fail("a task in a queue that is not there", t->queue);
-		return;
-	}
-	slice = quantum(q->nr_runnable);
-	if (dsq == DSQ_QUEUE(t->queue) || (dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
-		/* Siblings share by thread weight; who slept starts one quantum behind the others at most. */
+	if (dsq == DSQ_QUEUE(t->m.queue) || (dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
 		t->vtime = max_time(t->vtime, q->vtime - ROTA_QUANTUM_NS);
-		vtime = t->vtime;
-	} else {
-		/* Tenants share: all of a tenant's threads carry the tenant's time. */
-		clock = dsq == DSQ_SHARED ? &shared_vtime : &background_vtime;
-		q->fair_vtime = max_time(q->fair_vtime, *clock - ROTA_QUANTUM_NS);
-		vtime = q->fair_vtime;
+		return t->vtime;
 	}
-	scx_insert_vtime(p, dsq, slice, vtime, enq_flags);
+	clock = dsq == DSQ_SHARED ? shared_vtime : background_vtime;
+	q->fair_vtime = max_time(q->fair_vtime, clock - ROTA_QUANTUM_NS);
+	return q->fair_vtime;
 }
 
 void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
-	struct rota_tenant *tenant;
+	struct queue_ctx *q;
 	u64 now, dsq;
 	u32 cpu;
 
@@ -112,152 +73,140 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	settle_membership(p, t, now);
-	tenant = tenant_of(t->tenant);
-	if (!tenant) {
-		scx_fail("a task of a tenant that is not there", t->tenant);
+	settle_membership(p, now);
+	q = queue_ctx(t->m.queue);
+	if (!q) {
+		scx_fail("a task in a queue that is not there", t->m.queue);
 		return;
 	}
-	dsq = dsq_of(p, t, tenant, table_in_force(now));
-	insert(p, t, tenant, dsq, enq_flags);
+	dsq = dsq_of(p, t->m.tenant, t->m.vcpu, t->m.queue, table_in_force(now));
+	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(t, q, dsq), enq_flags);
 	cpu = scx_bpf_task_cpu(p);
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) || (dsq >> 32) == (DSQ_PINNED(0) >> 32))
 		cpu = (u32)dsq;
 	else if (!(enq_flags & SCX_ENQ_WAKEUP) && dsq != DSQ_SHARED)
-		cpu = wake_cpu(p, t, tenant, now);
-	tell(cpu < nr_cpus ? cpu : scx_bpf_task_cpu(p), t, tenant, now);
+		cpu = wake_cpu(p, now); /* the CPU that it was on until now goes on with something else */
+	tell(cpu < nr_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 }
 
-/* What ran until now, if it would go on. */
-static __always_inline void consider_prev(struct turn *turn, struct task_struct *prev)
+/* Where what ran until now would wait, if it would go on; 0 if not. */
+static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 buffer, u64 now)
 {
-	struct rota_tenant *tenant;
 	struct task_ctx *t;
 
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev))
-		return;
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev) || !may_run_on(prev, cpu))
+		return 0;
+	settle_membership(prev, now);
 	t = task_ctx(prev);
-	if (!t)
-		return;
-	settle_membership(prev, t, turn->now);
-	tenant = tenant_of(t->tenant);
-	if (!tenant || !may_run_on(prev, turn->cpu))
-		return;
-	turn->prev = prev;
-	turn->prev_ctx = t;
-	turn->prev_dsq = dsq_of(prev, t, tenant, turn->buffer);
+	return t ? dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer) : 0;
 }
 
 /* A housekeeping CPU: the system, and whatever is bound to this CPU. */
-static __always_inline bool pick_housekeeping(struct turn *turn)
+__noinline bool pick_housekeeping(u32 cpu)
 {
-	return serve_floor(turn, false) || serve(turn, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(turn, DSQ_PINNED(turn->cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(turn, DSQ_BACKGROUND(turn->cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
+	return serve_floor(cpu, false) || serve(cpu, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
 }
 
-static __always_inline bool pick_tenant(struct turn *turn)
+__noinline bool pick_tenant(u32 cpu)
 {
-	struct cpu_ctx *c = turn->c;
+	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	return serve_floor(turn, true) || serve_owner(turn) || serve_floor(turn, false) || serve_second_level(turn) ||
-	       serve(turn, DSQ_PINNED(turn->cpu), ROTA_LEVEL_SHARED, c->slot_end) ||
-	       serve(turn, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
-	       serve(turn, DSQ_BACKGROUND(turn->cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
+	if (!c)
+		return false;
+	return serve_floor(cpu, true) || serve_owner(cpu) || serve_floor(cpu, false) || serve_second_level(cpu) ||
+	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end) ||
+	       serve(cpu, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
+	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
+}
+
+/* What ran until now goes on, without leaving the CPU; the old turn is settled, a new one begins. */
+static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
+{
+	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
+
+	if (!t)
+		return;
+	turn_ends(cpu, t->m.queue, c->now);
+	turn_begins(c, c->picked, c->now);
+	scx_set_slice(prev, ROTA_QUANTUM_NS);
+}
+
+/* Nothing to run. The timer is set if a thread waits for a slot of this CPU, or a new table is about to come. */
+static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
+{
+	struct queue_ctx *owner = c->slot_queue == ROTA_NONE ? NULL : queue_ctx(c->slot_queue);
+
+	c->picked = ROTA_LEVEL_IDLE;
+	c->until_ns = c->slot_end;
+	if (table_next(c->now) != ROTA_NEVER || anyone_waits(cpu))
+		arm(c, c->slot_end);
+	/* A thread counted as waiting may be on its way into the queue: look again, once a slot. */
+	if (owner && queue_waits(owner) && !c->retried) {
+		c->retried = true;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 }
 
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 {
-	struct turn turn = {.cpu = cpu, .now = bpf_ktime_get_ns(), .c = cpu_ctx(cpu)};
-	struct queue_ctx *owner;
+	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct owner slot;
 
-	if (!turn.c)
+	if (!c)
 		return;
-	table_look_up(cpu, turn.now, &slot);
-	enter_slot(turn.c, cpu, &slot, turn.now);
-	turn.buffer = slot.buffer;
-	turn.view = slot.buffer < ROTA_NR_BUFFERS ? cpu_view(slot.buffer, cpu) : NULL;
-	consider_prev(&turn, prev);
-	turn.c->second_local = ROTA_NONE;
-	if (turn.c->housekeeping ? pick_housekeeping(&turn) : pick_tenant(&turn)) {
-		arm(turn.c, turn.c->until_ns);
+	c->now = bpf_ktime_get_ns();
+	table_look_up(cpu, c->now, &slot);
+	enter_slot(c, cpu, &slot, c->now);
+	c->buffer = slot.buffer;
+	c->prev_dsq = dsq_of_prev(prev, cpu, slot.buffer, c->now);
+	if (c->housekeeping ? !pick_housekeeping(cpu) : !pick_tenant(cpu)) {
+		go_idle(c, cpu);
 		return;
 	}
-	turn.c->picked = ROTA_LEVEL_IDLE;
-	turn.c->until_ns = turn.c->slot_end;
-	if (table_next(turn.now) != ROTA_NEVER || anyone_waits(&turn))
-		arm(turn.c, turn.c->slot_end);
-	/* A thread counted as waiting may be on its way into the queue: look again, once a slot. */
-	owner = turn.c->slot_queue == ROTA_NONE ? NULL : queue_ctx(turn.c->slot_queue);
-	if (owner && queue_waits(owner) && !turn.c->retried) {
-		turn.c->retried = true;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	}
+	if (c->keeps_prev)
+		keep_prev(c, cpu, prev);
+	arm(c, c->until_ns);
 }
 
 void STRUCT_OPS(rota_runnable, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
-	struct queue_ctx *q;
 	u64 now = bpf_ktime_get_ns();
 
-	if (!t)
-		return;
-	settle_membership(p, t, now);
-	q = queue_ctx(t->queue);
-	if (!q || t->counted)
+	settle_membership(p, now);
+	if (!t || t->counted)
 		return;
 	t->counted = true;
-	queue_gains_thread(q, false, now);
+	queue_gains_thread(t->m.queue, false, now);
 }
 
 void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
-	struct queue_ctx *q;
 
 	if (!t || !t->counted)
 		return;
 	t->counted = false;
-	q = queue_ctx(t->queue);
-	if (q)
-		queue_loses_thread(q, false, bpf_ktime_get_ns());
+	queue_loses_thread(t->m.queue, false, bpf_ktime_get_ns());
 }
 
 /* A task of another class, or a switch, had the CPU since the last turn. */
-static __always_inline void settle_other(struct cpu_ctx *c, u64 now)
+static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	if (c->other_since && now - c->other_since > ROTA_LATE_MIN_NS)
-		count_lost(c, ROTA_CAUSE_HIGHER_CLASS, c->other_since, now);
+		count_lost(cpu, ROTA_CAUSE_HIGHER_CLASS, c->other_since, now);
 	c->other_since = 0;
 }
 
-void STRUCT_OPS(rota_running, struct task_struct *p)
+/* The clocks by which newcomers join a line move with those who are served. */
+static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
 {
-	struct task_ctx *t = task_ctx(p);
-	struct rota_tenant *tenant;
-	struct queue_ctx *q;
-	struct cpu_ctx *c;
-	u64 now = bpf_ktime_get_ns();
-	u32 cpu = scx_bpf_task_cpu(p);
+	struct queue_ctx *q = queue_ctx(t->m.queue);
 
-	c = cpu_ctx(cpu);
-	if (!c || !t)
+	if (!q)
 		return;
-	settle_membership(p, t, now);
-	settle_other(c, now);
-	turn_begins(c, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
-	q = queue_ctx(t->queue);
-	tenant = tenant_of(t->tenant);
-	if (!q || !tenant)
-		return;
-	t->running = true;
-	t->run_since = now;
-	service_begins(c, q, tenant, now);
-	if (t->last_cpu != cpu)
-		__sync_fetch_and_add(&q->account.migrations, 1);
-	t->last_cpu = cpu;
 	q->vtime = max_time(q->vtime, t->vtime);
 	if (c->level == ROTA_LEVEL_SHARED)
 		shared_vtime = max_time(shared_vtime, q->fair_vtime);
@@ -265,28 +214,51 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 		background_vtime = max_time(background_vtime, q->fair_vtime);
 }
 
+void STRUCT_OPS(rota_running, struct task_struct *p)
+{
+	struct task_ctx *t = task_ctx(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 now = bpf_ktime_get_ns();
+	struct queue_ctx *q;
+
+	if (!c || !t)
+		return;
+	settle_membership(p, now);
+	settle_other(c, cpu, now);
+	turn_begins(c, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
+	t->running = true;
+	t->run_since = now;
+	service_begins(cpu, t->m.queue, t->m.tenant, now);
+	q = queue_ctx(t->m.queue);
+	if (q && t->last_cpu != cpu)
+		__sync_fetch_and_add(&q->account.migrations, 1);
+	t->last_cpu = cpu;
+	move_clocks(c, t);
+}
+
 void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *t = task_ctx(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 now = bpf_ktime_get_ns(), used;
 	struct rota_tenant *tenant;
 	struct queue_ctx *q;
-	struct cpu_ctx *c;
-	u64 now = bpf_ktime_get_ns(), used;
 
-	c = cpu_ctx(scx_bpf_task_cpu(p));
 	if (!c || !t)
 		return;
 	c->other_since = now;
-	q = queue_ctx(t->queue);
-	tenant = tenant_of(t->tenant);
+	q = queue_ctx(t->m.queue);
+	tenant = tenant_of(t->m.tenant);
 	if (!q || !tenant || !t->running)
 		return;
 	t->running = false;
-	turn_ends(c, q, now);
+	turn_ends(cpu, t->m.queue, now);
+	service_ends(t->m.queue, runnable, now);
 	used = now - t->run_since;
 	t->vtime += used * 100 / (p->scx.weight ?: 1);
 	__sync_fetch_and_add(&q->fair_vtime, used * 100 / (tenant->weight ?: 100));
-	service_ends(q, runnable, now);
 }
 
 void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
@@ -296,7 +268,7 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 
 	if (!c)
 		return;
-	settle_other(c, now);
+	settle_other(c, cpu, now);
 	if (idle) {
 		c->level = ROTA_LEVEL_IDLE;
 		c->idle_since = now;
@@ -314,7 +286,8 @@ s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args 
 
 	if (!t)
 		return -ENOMEM;
-	t->queue = classify(p, t);
+	classify(p, &t->m);
+	t->cgroup = 0; /* the task may be on its way into another cgroup: look again when it first runs */
 	t->last_cpu = ROTA_NONE;
 	return 0;
 }

@@ -8,24 +8,13 @@
  *   background    what everyone else leaves, in turn
  *
  * Each step tries to move one waiting thread to the CPU, or else lets the present one go on if it is of the same kind.
+ * What one run of dispatch knows (time, table, what ran until now) is in the CPU's state: now, buffer, prev_dsq.
  */
 #ifndef ROTA_PICK_BPF_H
 #define ROTA_PICK_BPF_H
 
 #include "account.bpf.h"
 #include "slot.bpf.h"
-
-/* One run of dispatch. */
-struct turn {
-	u32 cpu;
-	u64 now;
-	struct cpu_ctx *c;
-	struct task_struct *prev; /* what ran until now and would go on; NULL if it would not */
-	struct task_ctx *prev_ctx;
-	u64 prev_dsq;		  /* where prev would wait */
-	u32 buffer;
-	struct rota_cpu_view *view; /* NULL: this CPU has no slots */
-};
 
 /* How long a thread may run before its siblings' turn, by how many share the queue. */
 static __always_inline u64 quantum(u32 siblings)
@@ -37,241 +26,246 @@ static __always_inline u64 quantum(u32 siblings)
 	return part < ROTA_QUANTUM_MIN_NS ? ROTA_QUANTUM_MIN_NS : part;
 }
 
-/* Gives the CPU to `dsq` until `until`, if a thread waits there or prev is one of it. */
-static __always_inline bool serve(struct turn *turn, u64 dsq, u32 level, u64 until)
+/* Gives the CPU to a dispatch queue until `until`, if a thread waits there or the present one belongs there. */
+__noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 {
-	struct cpu_ctx *c = turn->c;
-	struct queue_ctx *q;
+	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (scx_move_to_local(dsq)) {
-		c->picked = level;
-	} else if (turn->prev && turn->prev_dsq == dsq) {
-		/* It goes on without leaving the CPU, so its turn is settled here if the new one is of another kind. */
-		q = queue_ctx(turn->prev_ctx->queue);
-		if (q)
-			turn_ends(c, q, turn->now);
-		turn_begins(c, level, turn->now);
-		c->picked = level;
-		scx_set_slice(turn->prev, ROTA_QUANTUM_NS);
-	} else {
+	if (!c)
 		return false;
+	c->keeps_prev = false;
+	if (!scx_move_to_local(dsq)) {
+		if (c->prev_dsq != dsq)
+			return false;
+		c->keeps_prev = true;
 	}
-	/* Ticks end the turns of a few siblings; many need shorter ones, which only the timer can end. */
-	c->until_ns = min_time(until, turn->now + ROTA_EPOCH_NS);
+	c->picked = level;
+	c->until_ns = min_time(until, c->now + ROTA_EPOCH_NS);
 	return true;
 }
 
-/* Many siblings in a queue take turns shorter than a tick. */
-static __always_inline u64 crowd_until(struct turn *turn, u32 queue, u64 until)
+/* Ticks end the turns of a few siblings; many take turns shorter than a tick, which only the timer can end. */
+static __always_inline u64 crowd_until(struct cpu_ctx *c, u32 queue, u64 until)
 {
 	struct queue_ctx *q = queue_ctx(queue);
-	u64 part;
 
 	if (!q || q->nr_runnable <= ROTA_ROTATION_NS / ROTA_QUANTUM_NS)
 		return until;
-	part = quantum(q->nr_runnable);
-	return min_time(until, turn->now + part);
+	return min_time(until, c->now + quantum(q->nr_runnable));
 }
 
-/* Runs the vCPU of a tenant: its queue, and for a VM its monitor's other threads in turn with it. */
-static __always_inline bool serve_vcpu(struct turn *turn, struct rota_tenant *tenant, u32 index, u32 level, u64 until)
+/* Runs vCPU `index` of a tenant: its queue, and for a VM its monitor's other threads in turn with it. */
+__noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
 {
-	u32 service = tenant->first_queue, own = service;
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 service, own;
 	bool first;
 
+	if (!tenant || !c || tenant->class != ROTA_CLASS_RESERVED)
+		return false;
+	service = tenant->first_queue;
 	if (tenant->kind != ROTA_KIND_VM)
-		return serve(turn, DSQ_QUEUE(own), level, crowd_until(turn, own, until));
+		return serve(cpu, DSQ_QUEUE(service), level, crowd_until(c, service, until));
 	own = service + 1 + index;
-	first = turn->c->service_first = !turn->c->service_first;
-	if (first && serve(turn, DSQ_QUEUE(service), level, min_time(until, turn->now + ROTA_QUANTUM_NS)))
-		return true;
-	/* The vCPU thread may have the whole slot if the monitor's threads do not wait. */
-	if (serve(turn, DSQ_QUEUE(own), level,
-		  scx_bpf_dsq_nr_queued(DSQ_QUEUE(service)) > 0 ? min_time(until, turn->now + ROTA_QUANTUM_NS) : until))
-		return true;
-	return !first && serve(turn, DSQ_QUEUE(service), level, min_time(until, turn->now + ROTA_QUANTUM_NS));
+	if (scx_bpf_dsq_nr_queued(DSQ_QUEUE(service)) <= 0 && c->prev_dsq != DSQ_QUEUE(service))
+		return serve(cpu, DSQ_QUEUE(own), level, until);
+	/* Both wait: they take turns. */
+	until = min_time(until, c->now + ROTA_QUANTUM_NS);
+	first = c->service_first = !c->service_first;
+	return serve(cpu, DSQ_QUEUE(first ? service : own), level, until) ||
+	       serve(cpu, DSQ_QUEUE(first ? own : service), level, until);
 }
 
-static __always_inline bool serve_owner(struct turn *turn)
+__noinline bool serve_owner(u32 cpu)
 {
-	struct cpu_ctx *c = turn->c;
+	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_tenant *tenant;
-	struct rota_table_vcpu *vcpu;
 
-	if (c->slot_queue == ROTA_NONE || !turn->view)
+	if (!c || c->slot_queue == ROTA_NONE)
 		return false;
-	vcpu = table_vcpu(turn->buffer, turn->view, c->slot_vcpu);
-	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+	tenant = tenant_of(c->slot_tenant);
 	if (!tenant)
 		return false;
-	if (serve_vcpu(turn, tenant, vcpu->index, ROTA_LEVEL_OWNER, c->slot_end)) {
-		clear_hungry(c);
-		return true;
-	}
-	if (tenant->nr_vcpus > 1 && tenant->kind != ROTA_KIND_VM && !c->slot_hungry) {
+	if (!serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
+		if (tenant->nr_vcpus == 1 || tenant->kind == ROTA_KIND_VM || c->slot_hungry)
+			return false;
 		/* Marked first, looked at again after: a waker does the two in the opposite order. */
-		mark_hungry(c, vcpu->index);
-		if (serve_vcpu(turn, tenant, vcpu->index, ROTA_LEVEL_OWNER, c->slot_end)) {
-			clear_hungry(c);
-			return true;
-		}
+		mark_hungry(c, c->slot_index);
+		if (!serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end))
+			return false;
 	}
-	return false;
+	clear_hungry(c);
+	return true;
 }
 
-/* The table's record of the CPU's local vCPU number `local`, if it takes part in the second level. */
-static __always_inline struct rota_table_vcpu *uncapped_local(struct turn *turn, u32 local)
+/* The record of the vCPU that is number `local` of those with slots on this CPU. */
+static __always_inline struct rota_table_vcpu *local_vcpu(u32 buffer, struct rota_cpu_view *view, u32 local)
 {
-	struct rota_table_vcpu *vcpu;
-	u32 *number;
+	u32 *number = table_at(buffer, view->locals + (u64)local * sizeof(u32), sizeof(u32));
 
-	number = table_at(turn->buffer, turn->view->locals + (u64)local * sizeof(u32), sizeof(u32));
-	vcpu = number ? table_vcpu(turn->buffer, turn->view, *number) : NULL;
-	return vcpu && !(vcpu->flags & ROTA_VCPU_CAPPED) ? vcpu : NULL;
+	return number ? table_vcpu(buffer, view, *number) : NULL;
 }
 
-static __always_inline bool local_wants(struct rota_table_vcpu *vcpu)
+/* Whether the tenant's vCPU has a thread for this CPU: one that waits, or the present one. */
+static __always_inline bool vcpu_waits(struct rota_table_vcpu *vcpu, u64 prev_dsq)
 {
 	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
-	struct queue_ctx *q;
+	u64 service, own;
 
 	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
 		return false;
-	q = queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
-	return q && q->nr_runnable;
+	own = service = DSQ_QUEUE(tenant->first_queue);
+	if (tenant->kind == ROTA_KIND_VM)
+		own += 1 + vcpu->index;
+	return prev_dsq == own || prev_dsq == service || scx_bpf_dsq_nr_queued(own) > 0 ||
+	       scx_bpf_dsq_nr_queued(service) > 0;
+}
+
+/* Whether local vCPU `local` has a thread for this CPU; for the second level, only if it is uncapped. */
+__noinline bool local_waits(u32 cpu, u32 local, bool second_level)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_table_vcpu *vcpu;
+	struct rota_cpu_view *view;
+
+	if (!c || c->buffer >= ROTA_NR_BUFFERS)
+		return false;
+	view = cpu_view(c->buffer, cpu);
+	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
+	return vcpu && !(second_level && (vcpu->flags & ROTA_VCPU_CAPPED)) && vcpu_waits(vcpu, c->prev_dsq);
+}
+
+/* How many of this CPU's vCPUs take part in its second level. */
+static __always_inline u32 nr_locals(struct cpu_ctx *c, u32 cpu)
+{
+	struct rota_cpu_view *view = c->buffer < ROTA_NR_BUFFERS ? cpu_view(c->buffer, cpu) : NULL;
+
+	if (!view)
+		return 0;
+	return view->nr_locals < ROTA_LOCALS_MAX ? view->nr_locals : ROTA_LOCALS_MAX;
 }
 
 /* A new epoch: every local vCPU that wants to run gets an equal part of it; what was left of the old one is gone. */
-static __noinline void replenish(struct turn *turn)
+__noinline int replenish(u32 cpu)
 {
-	struct cpu_ctx *c = turn->c;
-	u32 locals = turn->view ? turn->view->nr_locals : 0, wanting = 0;
-	u64 wants = 0;
-	u32 i;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 locals, i;
 
-	bpf_for(i, 0, ROTA_LOCALS_MAX) {
-		struct rota_table_vcpu *vcpu;
+	if (!c)
+		return 0;
+	locals = nr_locals(c, cpu);
+	c->second_wanting = 0;
+	bpf_for(i, 0, locals) {
+		bool waits = local_waits(cpu, i, true);
 
-		if (i >= locals)
-			break;
-		vcpu = uncapped_local(turn, i);
-		if (vcpu && local_wants(vcpu)) {
-			wants |= 1ULL << i;
-			wanting++;
-		}
+		c->second_wanting += waits;
+		*second_budget(c, i) = waits;
 	}
-	bpf_for(i, 0, ROTA_LOCALS_MAX)
-		*second_budget(c, i) = wants & (1ULL << i) ? ROTA_EPOCH_NS / wanting : 0;
-	c->epoch_end = turn->now + ROTA_EPOCH_NS;
+	if (c->second_wanting)
+		bpf_for(i, 0, locals)
+			*second_budget(c, i) *= ROTA_EPOCH_NS / c->second_wanting;
+	c->epoch_end = c->now + ROTA_EPOCH_NS;
 	c->epoch_generation = c->slot_generation;
+	return 0;
 }
 
-/* One round over the local vCPUs, from where the last turn was: those with a budget, or those without. */
-static __always_inline bool second_round(struct turn *turn, bool budgeted)
+/* The next local vCPU in turn that has a thread for this CPU, among those with a budget or without; or ROTA_NONE. */
+__noinline u32 next_local(u32 cpu, bool budgeted)
 {
-	struct cpu_ctx *c = turn->c;
-	u32 locals = turn->view->nr_locals, i;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 locals, i;
 
-	if (locals > ROTA_LOCALS_MAX)
-		locals = ROTA_LOCALS_MAX;
-	bpf_for(i, 0, ROTA_LOCALS_MAX) {
-		struct rota_table_vcpu *vcpu;
-		struct rota_tenant *tenant;
-		u32 local;
-		s64 budget;
+	if (!c)
+		return ROTA_NONE;
+	locals = nr_locals(c, cpu);
+	bpf_for(i, 0, locals) {
+		u32 local = (c->second_cursor + i) % locals;
 
-		if (i >= locals)
-			break;
-		local = (c->second_cursor + i) % locals;
-		budget = *second_budget(c, local);
-		if ((budget > 0) != budgeted)
-			continue;
-		vcpu = uncapped_local(turn, local);
-		if (!vcpu || !local_wants(vcpu))
-			continue;
-		tenant = tenant_of(vcpu->tenant);
-		if (!tenant)
-			continue;
-		if (!serve_vcpu(turn, tenant, vcpu->index, ROTA_LEVEL_SECOND,
-				min_time(c->slot_end, turn->now + (budgeted ? budget : ROTA_QUANTUM_NS))))
-			continue;
-		c->second_local = local;
-		c->second_cursor = local + !budgeted;
-		return true;
+		if ((*second_budget(c, local) > 0) == budgeted && local_waits(cpu, local, true))
+			return local;
 	}
-	return false;
+	return ROTA_NONE;
 }
 
-static __always_inline bool serve_second_level(struct turn *turn)
+/* One turn of the second level: of a vCPU with a budget, or of one without. */
+__noinline bool second_turn(u32 cpu, bool budgeted)
 {
-	struct cpu_ctx *c = turn->c;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 local = next_local(cpu, budgeted);
+	struct rota_table_vcpu *vcpu;
+	struct rota_cpu_view *view;
+	u64 most;
 
-	if (!turn->view || !turn->view->nr_locals)
+	if (!c || local == ROTA_NONE)
 		return false;
-	if (!before(turn->now, c->epoch_end) || c->epoch_generation != c->slot_generation)
-		replenish(turn);
-	if (second_round(turn, true))
-		return true;
-	/* Whoever woke within the epoch, or used its part up, takes what no budget claims. */
-	return second_round(turn, false);
+	view = cpu_view(c->buffer, cpu);
+	vcpu = view ? local_vcpu(c->buffer, view, local) : NULL;
+	if (!vcpu)
+		return false;
+	most = budgeted ? *second_budget(c, local) : ROTA_QUANTUM_NS;
+	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, min_time(c->slot_end, c->now + most))) {
+		/* What waits there may not run here: not before the others' turn again. */
+		c->second_cursor = local + 1;
+		return false;
+	}
+	c->second_local = local;
+	c->second_cursor = budgeted ? local : local + 1;
+	return true;
 }
 
-/* Has what waits in `dsq` waited longer than `wait`? Nothing waiting counts as served. */
-static __always_inline bool overdue(u64 dsq, u64 *served, u64 wait, u64 now)
+/* Whoever woke within the epoch, or used its part up, takes what no budget claims. */
+__noinline bool serve_second_level(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!c || c->buffer >= ROTA_NR_BUFFERS)
+		return false;
+	if (!before(c->now, c->epoch_end) || c->epoch_generation != c->slot_generation)
+		replenish(cpu);
+	return second_turn(cpu, true) || second_turn(cpu, false);
+}
+
+/* What waits in `dsq` has waited longer than `wait`: it gets a grant. Nothing waiting counts as served. */
+static __always_inline bool serve_overdue(u32 cpu, struct cpu_ctx *c, u64 dsq, u64 *served, u64 wait, u64 grant)
 {
 	if (scx_bpf_dsq_nr_queued(dsq) <= 0) {
-		*served = now;
+		*served = c->now;
 		return false;
 	}
-	return now - *served > wait;
-}
-
-static __always_inline bool serve_floor_of(struct turn *turn, u64 dsq, u64 *served, u64 wait, u64 grant)
-{
-	if (!overdue(dsq, served, wait, turn->now))
+	if (c->now - *served <= wait || !serve(cpu, dsq, ROTA_LEVEL_FLOOR, c->now + grant))
 		return false;
-	if (!serve(turn, dsq, ROTA_LEVEL_FLOOR, turn->now + grant))
-		return false;
-	*served = turn->now;
+	*served = c->now;
 	return true;
 }
 
 /* The floor, in unreserved time; or, for what has starved for seconds, in anyone's. */
-static __always_inline bool serve_floor(struct turn *turn, bool starving)
+__noinline bool serve_floor(u32 cpu, bool starving)
 {
-	struct cpu_ctx *c = turn->c;
+	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	return serve_floor_of(turn, DSQ_PINNED(turn->cpu), &c->pinned_served,
-			      starving ? ROTA_STARVING_NS : ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS) ||
-	       serve_floor_of(turn, DSQ_BACKGROUND(turn->cpu), &c->background_served,
-			      starving ? ROTA_STARVING_NS : ROTA_FLOOR_WAIT_NS,
-			      starving ? ROTA_PINNED_GRANT_NS : ROTA_FLOOR_GRANT_NS);
+	if (!c)
+		return false;
+	return serve_overdue(cpu, c, DSQ_PINNED(cpu), &c->pinned_served,
+			     starving ? ROTA_STARVING_NS : ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS) ||
+	       serve_overdue(cpu, c, DSQ_BACKGROUND(cpu), &c->background_served,
+			     starving ? ROTA_STARVING_NS : ROTA_FLOOR_WAIT_NS,
+			     starving ? ROTA_PINNED_GRANT_NS : ROTA_FLOOR_GRANT_NS);
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */
-static __always_inline bool anyone_waits(struct turn *turn)
+__noinline bool anyone_waits(u32 cpu)
 {
-	u32 i, locals = turn->view ? turn->view->nr_locals : 0;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 locals, i;
 
-	bpf_for(i, 0, ROTA_LOCALS_MAX) {
-		struct rota_table_vcpu *vcpu;
-		struct rota_tenant *tenant;
-		u32 *number;
-
-		if (i >= locals)
-			break;
-		number = table_at(turn->buffer, turn->view->locals + (u64)i * sizeof(u32), sizeof(u32));
-		vcpu = number ? table_vcpu(turn->buffer, turn->view, *number) : NULL;
-		tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
-		if (!tenant)
-			continue;
-		if (scx_bpf_dsq_nr_queued(DSQ_QUEUE(tenant->first_queue)) > 0)
+	if (!c)
+		return false;
+	locals = nr_locals(c, cpu);
+	bpf_for(i, 0, locals)
+		if (local_waits(cpu, i, false))
 			return true;
-		if (tenant->kind == ROTA_KIND_VM &&
-		    scx_bpf_dsq_nr_queued(DSQ_QUEUE(tenant->first_queue + 1 + vcpu->index)) > 0)
-			return true;
-	}
-	return locals > ROTA_LOCALS_MAX;
+	return locals == ROTA_LOCALS_MAX; /* there may be more than can be looked at */
 }
 
 #endif /* ROTA_PICK_BPF_H */

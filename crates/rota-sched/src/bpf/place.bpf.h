@@ -16,7 +16,14 @@
 
 static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 {
-	return p->nr_cpus_allowed >= nr_cpus || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	bool may;
+
+	if (p->nr_cpus_allowed >= nr_cpus)
+		return true;
+	bpf_rcu_read_lock(); /* the programs of control.bpf.h run outside of it */
+	may = bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return may;
 }
 
 /* The tenant's first vCPU record in a buffer; ROTA_NONE if it has none there. No array index: the verifier objects. */
@@ -47,11 +54,12 @@ static __always_inline bool has_slots(struct rota_tenant *tenant, u32 buffer)
 }
 
 /* A CPU of the tenant on which the task may run; ROTA_NONE if there is none. */
-static __noinline u32 some_home(struct task_struct *p, struct rota_tenant *tenant, u32 first, u32 buffer)
+__noinline u32 some_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 first, u32 buffer)
 {
+	struct rota_tenant *tenant = tenant_of(tenant_id);
 	u32 i;
 
-	if (!p || !tenant || !tenant->nr_vcpus)
+	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
 	bpf_for(i, 0, HOMES_MAX) {
 		u32 cpu;
@@ -67,9 +75,14 @@ static __noinline u32 some_home(struct task_struct *p, struct rota_tenant *tenan
 
 static __always_inline bool may_be_housekept(struct task_struct *p)
 {
-	struct bpf_cpumask *mask = housekeeping_mask;
+	struct bpf_cpumask *mask;
+	bool may;
 
-	return mask && bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
+	bpf_rcu_read_lock();
+	mask = housekeeping_mask;
+	may = mask && bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return may;
 }
 
 /* Where background work of this task goes: spread by the ring, as long as it may run there. */
@@ -81,9 +94,14 @@ static __always_inline u32 background_cpu(struct task_struct *p)
 }
 
 /* The dispatch queue in which the task waits. */
-static __always_inline u64 dsq_of(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u32 buffer)
+__noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vcpu, u32 queue, u32 buffer)
 {
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct membership m = {.tenant = tenant_id, .vcpu = vcpu, .queue = queue};
 	u32 sole;
+
+	if (!tenant)
+		return DSQ_QUEUE(SYSTEM_QUEUE);
 
 	switch (tenant->class) {
 	case ROTA_CLASS_SYSTEM:
@@ -98,27 +116,25 @@ static __always_inline u64 dsq_of(struct task_struct *p, struct task_ctx *t, str
 	if (!has_slots(tenant, buffer))
 		return DSQ_BACKGROUND(background_cpu(p));
 	if (p->nr_cpus_allowed >= nr_cpus)
-		return DSQ_QUEUE(t->queue);
-	sole = sole_vcpu(tenant, t);
+		return DSQ_QUEUE(queue);
+	sole = sole_vcpu(tenant, &m);
 	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer)) :
-				some_home(p, tenant, 0, buffer) != ROTA_NONE)
-		return DSQ_QUEUE(t->queue);
+				some_home(p, tenant_id, 0, buffer) != ROTA_NONE)
+		return DSQ_QUEUE(queue);
 	return DSQ_PINNED(scx_bpf_task_cpu(p));
 }
 
 /* A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. */
-static __noinline u32 take_hungry(struct task_struct *p, struct rota_tenant *tenant, u32 buffer)
+__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u32 buffer)
 {
-	struct queue_ctx *q;
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
 	u32 word;
 
-	if (!p || !tenant)
-		return ROTA_NONE;
-	q = queue_ctx(tenant->first_queue);
 	if (!q)
 		return ROTA_NONE;
 	bpf_for(word, 0, ROTA_HUNGRY_WORDS) {
-		u64 *bits = &q->hungry[word % ROTA_HUNGRY_WORDS], seen = *bits, bit;
+		u64 *bits = &q->hungry[word & (ROTA_HUNGRY_WORDS - 1)], seen = *bits, bit;
 		u32 index, cpu;
 
 		if (!seen)
@@ -135,7 +151,7 @@ static __noinline u32 take_hungry(struct task_struct *p, struct rota_tenant *ten
 }
 
 /* Whether vCPU `index` of the tenant owns its home CPU now and the CPU serves somebody else. */
-static __always_inline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
+__noinline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
 {
 	struct owner owner;
 	struct rota_cpu_view *view;
@@ -155,16 +171,16 @@ static __always_inline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, 
  * The home for a waking thread of a tenant with several vCPUs: a slot in force that serves nobody of the tenant; else,
  * uncapped, a CPU that idles or runs something lower; else where it was, or the next in turn.
  */
-static __noinline u32 choose_home(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 now)
+__noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 first, u64 now)
 {
-	u32 buffer = table_in_force(now), best = ROTA_NONE, best_level = ROTA_LEVEL_SECOND, first, i;
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	u32 buffer = table_in_force(now), best, best_level = ROTA_LEVEL_SECOND, i;
 
-	if (!p || !t || !tenant || !tenant->nr_vcpus)
+	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
-	best = take_hungry(p, tenant, buffer);
+	best = take_hungry(p, tenant_id, buffer);
 	if (best != ROTA_NONE)
 		return best;
-	first = t->last_cpu;
 	bpf_for(i, 0, HOMES_TRIED) {
 		u32 index = (first + i) % tenant->nr_vcpus, cpu;
 		struct cpu_ctx *c;
@@ -175,14 +191,14 @@ static __noinline u32 choose_home(struct task_struct *p, struct task_ctx *t, str
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
 		if (!c || !may_run_on(p, cpu))
 			continue;
-		if (slot_is_unserved(t->tenant, index, cpu, now))
+		if (slot_is_unserved(tenant_id, index, cpu, now))
 			return cpu;
 		if (c->level < best_level) {
 			best_level = c->level;
 			best = cpu;
 		}
 	}
-	return best != ROTA_NONE ? best : some_home(p, tenant, first, buffer);
+	return best != ROTA_NONE ? best : some_home(p, tenant_id, first, buffer);
 }
 
 #endif /* ROTA_PLACE_BPF_H */

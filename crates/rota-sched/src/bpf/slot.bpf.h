@@ -49,7 +49,7 @@ static __always_inline void check_generation(struct cpu_ctx *c, const struct own
 }
 
 /* Brings the CPU's idea of its slot up to date. */
-static __always_inline void enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
+static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
 {
 	struct rota_cpu_view *view;
 	struct rota_table_vcpu *vcpu;
@@ -57,7 +57,7 @@ static __always_inline void enter_slot(struct cpu_ctx *c, u32 cpu, const struct 
 
 	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu && owner->generation == c->slot_generation) {
 		c->slot_end = owner->end_ns;
-		return;
+		return 0;
 	}
 	clear_hungry(c);
 	check_generation(c, owner, now);
@@ -70,14 +70,16 @@ static __always_inline void enter_slot(struct cpu_ctx *c, u32 cpu, const struct 
 	c->slot_lost_ns = 0;
 	c->retried = false;
 	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
-		return;
+		return 0;
 	view = cpu_view(owner->buffer, cpu);
 	vcpu = view ? table_vcpu(owner->buffer, view, owner->vcpu) : NULL;
 	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
-		return;
+		return 0;
 	c->slot_tenant = vcpu->tenant;
+	c->slot_index = vcpu->index;
 	c->slot_queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
+	return 0;
 }
 
 /* Has the timer fire at `at`, on this CPU. */

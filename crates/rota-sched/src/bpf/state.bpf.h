@@ -57,12 +57,18 @@ struct cpu_ctx {
 	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
 	bool housekeeping;
 	bool retried;	/* in this slot: see the end of dispatch */
+	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
+	/* One run of dispatch. */
+	u64 now;
+	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
+	u32 buffer;   /* of the table in force */
 	/* The slot in force: start, end and owner. */
 	u64 slot_start;
 	u64 slot_end;
 	u64 slot_generation;
 	u32 slot_tenant;
+	u32 slot_index; /* which of the tenant's vCPUs */
 	u32 slot_vcpu;	/* index into the table's vcpus, ROTA_NONE: idle */
 	u32 slot_queue; /* the owner's; ROTA_NONE: idle */
 	u32 slot_hungry; /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
@@ -72,6 +78,7 @@ struct cpu_ctx {
 	u64 epoch_generation;
 	u32 second_cursor;
 	u32 second_local; /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
+	u32 second_wanting; /* how many shared this epoch when it began */
 	s64 second_budget[ROTA_LOCALS_MAX];
 	/* The floor: when each was last served, or had nothing to wait for. */
 	u64 background_served;
@@ -83,15 +90,20 @@ struct cpu_ctx {
 	u64 steal_ns;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
+/* Where a task belongs. */
+struct membership {
+	u32 tenant;
+	u32 vcpu; /* of a VM; ROTA_NONE: any */
+	u32 queue;
+};
+
 /* A task: where it belongs and since when it runs. */
 struct task_ctx {
-	u64 cgroup;	/* where it was when it was classified */
-	u32 epoch;	/* of the classification; stale if not the live one */
-	u32 tenant;
-	u32 vcpu;	/* of a VM; ROTA_NONE: any */
-	u32 queue;	/* where it is counted */
-	bool counted;	/* as runnable in that queue */
-	bool running;	/* as running in that queue */
+	u64 cgroup; /* where it was when that was decided */
+	u32 epoch;  /* of the decision; stale if not the live one */
+	struct membership m;
+	bool counted; /* as runnable in its queue */
+	bool running; /* as running in its queue */
 	u32 last_cpu;
 	u64 run_since;
 	u64 vtime;

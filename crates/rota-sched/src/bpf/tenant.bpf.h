@@ -9,79 +9,88 @@
 #ifndef ROTA_TENANT_BPF_H
 #define ROTA_TENANT_BPF_H
 
-#include "state.bpf.h"
+#include "account.bpf.h"
 
-static __always_inline u32 tenant_of_cgroup(struct cgroup *cgroup)
+static __always_inline u64 cgroup_of(struct task_struct *p)
 {
+	return BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
+}
+
+__noinline u32 find_tenant(struct task_struct *p __arg_trusted)
+{
+	struct cgroup *cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp);
 	int depth;
 
 	bpf_for(depth, 0, ROTA_CGROUP_DEPTH) {
+		struct rota_tenant *tenant;
+		u32 *number;
 		u64 id;
-		u32 *tenant;
 
 		if (!cgroup)
 			break;
 		id = BPF_CORE_READ(cgroup, kn, id);
-		tenant = bpf_map_lookup_elem(&cgroups, &id);
-		if (tenant)
-			return *tenant;
+		number = bpf_map_lookup_elem(&cgroups, &id);
+		tenant = number ? tenant_of(*number) : NULL;
+		if (tenant && tenant->class != ROTA_CLASS_NONE)
+			return *number;
 		cgroup = BPF_CORE_READ(cgroup, self.parent, cgroup);
 	}
 	return SYSTEM_TENANT;
 }
 
-/* The queue of a task of `tenant`; its vCPU number if it is a vCPU thread. */
-static __always_inline u32 queue_of(struct task_struct *p, u32 tenant_id, struct rota_tenant *tenant, u32 *vcpu)
+/* Decides where a task belongs: its tenant's one queue, or a VM's queue of its own or for the monitor's threads. */
+static __always_inline void classify(struct task_struct *p, struct membership *m)
 {
 	struct rota_vcpu_thread *thread;
+	struct rota_tenant *tenant;
 	u32 tid = p->pid;
 
-	*vcpu = ROTA_NONE;
+	m->tenant = find_tenant(p);
+	m->vcpu = ROTA_NONE;
+	m->queue = SYSTEM_QUEUE;
+	tenant = tenant_of(m->tenant);
+	if (!tenant)
+		return;
+	m->queue = tenant->first_queue;
 	if (tenant->kind != ROTA_KIND_VM)
-		return tenant->first_queue;
+		return;
 	thread = bpf_map_lookup_elem(&vcpu_threads, &tid);
-	if (!thread || thread->tenant != tenant_id || thread->index >= tenant->nr_vcpus)
-		return tenant->first_queue;
-	*vcpu = thread->index;
-	return tenant->first_queue + 1 + thread->index;
+	if (!thread || thread->tenant != m->tenant || thread->index >= tenant->nr_vcpus)
+		return;
+	m->vcpu = thread->index;
+	m->queue += 1 + thread->index;
 }
 
-static __always_inline bool task_is_stale(struct task_struct *p, struct task_ctx *t)
+/* The one vCPU that serves a task; ROTA_NONE if several may. */
+static __always_inline u32 sole_vcpu(struct rota_tenant *tenant, const struct membership *m)
 {
-	return t->epoch != live.membership_epoch || t->cgroup != BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
-}
-
-/* Decides anew where the task belongs. Its counts stay where they are: the caller moves them. */
-static __noinline u32 classify(struct task_struct *p, struct task_ctx *t)
-{
-	struct cgroup *cgroup;
-	struct rota_tenant *tenant;
-	u32 epoch = live.membership_epoch, id, vcpu = ROTA_NONE, queue = SYSTEM_QUEUE;
-
-	if (!p || !t)
-		return SYSTEM_QUEUE;
-	cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp);
-	t->cgroup = BPF_CORE_READ(cgroup, kn, id);
-	id = tenant_of_cgroup(cgroup);
-	tenant = tenant_of(id);
-	if (!tenant || tenant->class == ROTA_CLASS_NONE) {
-		id = SYSTEM_TENANT;
-		tenant = tenant_of(id);
-	}
-	if (tenant)
-		queue = queue_of(p, id, tenant, &vcpu);
-	t->tenant = id;
-	t->vcpu = vcpu;
-	t->epoch = epoch;
-	return queue;
-}
-
-/* The CPU that the table gives to the task's vCPU first; ROTA_NONE if the task has no one vCPU with slots. */
-static __always_inline u32 sole_vcpu(struct rota_tenant *tenant, struct task_ctx *t)
-{
-	if (t->vcpu != ROTA_NONE)
-		return t->vcpu;
+	if (m->vcpu != ROTA_NONE)
+		return m->vcpu;
 	return tenant->nr_vcpus == 1 ? 0 : ROTA_NONE;
+}
+
+/* Moves the task's counts to where it belongs now, if that has changed. */
+__noinline int settle_membership(struct task_struct *p __arg_trusted, u64 now)
+{
+	struct task_ctx *t = task_ctx(p);
+	u32 epoch = live.membership_epoch;
+	struct membership m;
+	u64 cgroup;
+
+	if (!t)
+		return 0;
+	cgroup = cgroup_of(p);
+	if (t->epoch == epoch && t->cgroup == cgroup)
+		return 0;
+	classify(p, &m);
+	t->cgroup = cgroup;
+	t->epoch = epoch;
+	if (m.queue != t->m.queue && t->counted) {
+		queue_loses_thread(t->m.queue, t->running, now);
+		queue_gains_thread(m.queue, t->running, now);
+	}
+	t->m = m;
+	return 0;
 }
 
 #endif /* ROTA_TENANT_BPF_H */

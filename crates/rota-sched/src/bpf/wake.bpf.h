@@ -23,10 +23,14 @@ static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask
 }
 
 /* The CPU that a task is sent to when it wakes; ROTA_NONE: where it was. */
-static __always_inline u32 wake_cpu(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 now)
+__noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 {
+	struct task_ctx *t = task_ctx(p);
+	struct rota_tenant *tenant = t ? tenant_of(t->m.tenant) : NULL;
 	u32 buffer = table_in_force(now), sole;
 
+	if (!tenant)
+		return ROTA_NONE;
 	switch (tenant->class) {
 	case ROTA_CLASS_SYSTEM:
 		return idle_cpu_of(p, housekeeping_mask);
@@ -35,14 +39,16 @@ static __always_inline u32 wake_cpu(struct task_struct *p, struct task_ctx *t, s
 	case ROTA_CLASS_RESERVED:
 		if (!has_slots(tenant, buffer))
 			break;
-		sole = sole_vcpu(tenant, t);
-		return sole != ROTA_NONE ? home_of(tenant, sole, buffer) : choose_home(p, t, tenant, now);
+		sole = sole_vcpu(tenant, &t->m);
+		return sole != ROTA_NONE ? home_of(tenant, sole, buffer) :
+					   choose_home(p, t->m.tenant, t->last_cpu, now);
 	}
 	return background_cpu(p);
 }
 
 /* The level at which CPU `cpu` would run a thread of this tenant now; ROTA_LEVEL_IDLE: not at all. */
-static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, struct rota_tenant *tenant, u64 now)
+static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, const struct membership *m, struct rota_tenant *tenant,
+				    u64 now)
 {
 	struct owner owner;
 	struct rota_cpu_view *view;
@@ -59,7 +65,7 @@ static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, struct task_ctx 
 		return ROTA_LEVEL_BACKGROUND;
 	view = owner.vcpu == ROTA_NONE ? NULL : cpu_view(owner.buffer, cpu);
 	vcpu = view ? table_vcpu(owner.buffer, view, owner.vcpu) : NULL;
-	if (vcpu && vcpu->tenant == t->tenant && (t->vcpu == ROTA_NONE || t->vcpu == vcpu->index))
+	if (vcpu && vcpu->tenant == m->tenant && (m->vcpu == ROTA_NONE || m->vcpu == vcpu->index))
 		return ROTA_LEVEL_OWNER;
 	view = cpu_view(owner.buffer, cpu);
 	vcpu = view ? table_vcpu(owner.buffer, view, first_vcpu(tenant, owner.buffer)) : NULL;
@@ -67,18 +73,21 @@ static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, struct task_ctx 
 }
 
 /* Tells CPU `cpu` that a thread of this tenant waits, if it should act on it. */
-static __always_inline void tell(u32 cpu, struct task_ctx *t, struct rota_tenant *tenant, u64 now)
+__noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 {
+	struct membership m = {.tenant = tenant_id, .vcpu = vcpu};
+	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u32 level;
 
-	if (!c)
-		return;
-	level = level_on(c, cpu, t, tenant, now);
+	if (!c || !tenant)
+		return 0;
+	level = level_on(c, cpu, &m, tenant, now);
 	if (level > c->level)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	else if (!c->armed_ns && c->level == ROTA_LEVEL_IDLE)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE); /* so that it sets its timer for the slot */
+	return 0;
 }
 
 #endif /* ROTA_WAKE_BPF_H */
