@@ -28,7 +28,8 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "tests",
-        arguments: &["test", "--workspace", "--locked", "--no-fail-fast"],
+        // With what passing tests print, so that a skipped one is seen.
+        arguments: &["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"],
         has_tests: true,
     },
     Step {
