@@ -103,9 +103,18 @@ impl Cgroup {
         })
     }
 
+    /// Tells its tasks to end. They may need CPU time for it.
+    ///
+    /// # Errors
+    ///
+    /// If it was removed.
+    pub fn kill(&self) -> Result<()> {
+        self.set("cgroup.kill", "1")
+    }
+
     /// Ends its tasks, and removes it with what was made for it.
     fn end(&self) -> Result<()> {
-        self.set("cgroup.kill", "1")?;
+        self.kill()?;
         let limit = Instant::now() + KILL_LIMIT;
         while fs::read_to_string(self.path.join("cgroup.events"))?.contains("populated 1") {
             ensure!(Instant::now() < limit, "the tasks in {} do not end", self.path.display());

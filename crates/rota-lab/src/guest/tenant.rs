@@ -113,8 +113,14 @@ impl Tenants {
 }
 
 impl Drop for Tenants {
-    /// The other way round than they were made, so that a folder goes with the last cgroup in it.
+    /// All are told to end before one is waited for: one with little weight would wait long for the CPU to end on. They
+    /// go the other way round than they were made, so that a folder goes with the last cgroup in it.
     fn drop(&mut self) {
+        for (_, cgroup) in &self.tenants {
+            if let Err(error) = cgroup.kill() {
+                eprintln!("{error:#}");
+            }
+        }
         while self.tenants.pop().is_some() {}
     }
 }
