@@ -44,12 +44,15 @@ impl Process {
         let create =
             |path: &Path| File::create(path).with_context(|| format!("cannot create {}", path.display()));
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stderr(create(log)?);
+        let errors = create(log)?;
+        command.args(arguments).stdin(Stdio::null());
         command.stdout(match output {
-            Some(path) if path == log => Stdio::from(File::options().append(true).open(path)?),
+            // One file has one offset, so that neither overwrites the other.
+            Some(path) if path == log => Stdio::from(errors.try_clone()?),
             Some(path) => Stdio::from(create(path)?),
             None => Stdio::null(),
         });
+        command.stderr(errors);
         if let Some(cgroup) = cgroup {
             let entrance = cgroup.entrance()?;
             // SAFETY: the closure runs between fork and exec; it makes one system call, with memory that is there.

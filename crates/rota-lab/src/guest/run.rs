@@ -155,7 +155,7 @@ impl Run<'_> {
         let log = self.logs.join("rota-up.log");
         let command = [&self.options.rota, "up", "-c", CONFIG].map(String::from);
         let mut daemon = Process::start(&command, None, &log, Some(&log))?;
-        daemon.wait_until_ready(LIMIT, || fs::read_to_string(&log).is_ok_and(|log| log.contains("ready")))?;
+        daemon.wait_until_ready(LIMIT, || fs::read_to_string(&log).is_ok_and(|log| says_ready(&log)))?;
         Ok(Some(daemon))
     }
 
@@ -243,6 +243,22 @@ impl Run<'_> {
     }
 }
 
+/// Whether a log has the word with which Rota says that its first table is in force.
+fn says_ready(log: &str) -> bool {
+    log.split(|c: char| !c.is_alphanumeric()).any(|word| word == "ready")
+}
+
 fn seconds(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ready_is_a_word_of_its_own() {
+        assert!(says_ready("attached\nready: generation 1 is in force"));
+        assert!(!says_ready("another `rota up` runs already"));
+    }
 }

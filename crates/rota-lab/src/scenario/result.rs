@@ -104,6 +104,27 @@ pub struct TenantResult {
     pub requests: Option<Requests>,
 }
 
+/// A tenant runnable or running for this part of the window wanted all that it could get.
+const HUNGRY: f64 = 0.99;
+
+impl TenantResult {
+    /// Whether it waited beyond its bound.
+    pub fn is_late(&self) -> bool {
+        self.latency_bound_ns.is_some_and(|bound_ns| self.blackouts.longest_ns > bound_ns)
+    }
+
+    /// Whether it wanted its share all the time and missed it. The window may begin and end in its longest wait, so what
+    /// is due to it in a window W is U (W - L): the supply bound of a periodic resource (Shin and Lee, 2003).
+    pub fn is_short(&self, window_ns: u64) -> bool {
+        let (Some(share), Some(bound_ns)) = (self.promised_share, self.latency_bound_ns) else {
+            return false;
+        };
+        let wanted = self.blackouts.wanted_ns as f64 >= HUNGRY * window_ns as f64;
+        let due = share * (1.0 - bound_ns as f64 / window_ns.max(1) as f64);
+        wanted && self.received_share < due
+    }
+}
+
 /// The intervals in which at least one thread of a cgroup was runnable and none of them ran.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Blackouts {
