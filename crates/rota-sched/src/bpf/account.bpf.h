@@ -55,7 +55,7 @@ static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u
 	u64 since = max_time(q->blackout_since, q->promised_from);
 
 	q->blackout_since = 0;
-	if (!before(since, now))
+	if (since >= now)
 		return;
 	if (now - since > q->account.blackout_max_ns)
 		q->account.blackout_max_ns = now - since;
@@ -128,7 +128,7 @@ __noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 	bpf_spin_lock(&owner->lock);
 	if (!owner->nr_running)
 		from = max_time(from, owner->blackout_since);
-	lost = before(from, to) ? to - from : 0;
+	lost = from < to ? to - from : 0;
 	owner->account.lost_ns[cause] += lost;
 	bpf_spin_unlock(&owner->lock);
 	c->account.lost_ns[cause] += lost;

@@ -29,7 +29,7 @@ int publish_table(struct rota_publish *arg)
 	__sync_lock_test_and_set(&table->from_ns, from);
 	now = bpf_ktime_get_ns();
 	bpf_preempt_enable();
-	if (!before(now, from))
+	if (now >= from)
 		live.stalled_publishers++;
 	arg->from_ns = from;
 	arg->stored_ns = now;

@@ -53,11 +53,11 @@ static __always_inline u64 place_in_line(struct task_ctx *t, struct queue_ctx *q
 	u64 clock;
 
 	if (dsq == DSQ_QUEUE(t->m.queue) || (dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
-		t->vtime = max_time(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+		t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
 		return t->vtime;
 	}
 	clock = dsq == DSQ_SHARED ? shared_vtime : background_vtime;
-	q->fair_vtime = max_time(q->fair_vtime, clock - ROTA_QUANTUM_NS);
+	q->fair_vtime = max_vtime(q->fair_vtime, clock - ROTA_QUANTUM_NS);
 	return q->fair_vtime;
 }
 
@@ -207,11 +207,11 @@ static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
 
 	if (!q)
 		return;
-	q->vtime = max_time(q->vtime, t->vtime);
+	q->vtime = max_vtime(q->vtime, t->vtime);
 	if (c->level == ROTA_LEVEL_SHARED)
-		shared_vtime = max_time(shared_vtime, q->fair_vtime);
+		shared_vtime = max_vtime(shared_vtime, q->fair_vtime);
 	else if (c->level == ROTA_LEVEL_BACKGROUND)
-		background_vtime = max_time(background_vtime, q->fair_vtime);
+		background_vtime = max_vtime(background_vtime, q->fair_vtime);
 }
 
 void STRUCT_OPS(rota_running, struct task_struct *p)

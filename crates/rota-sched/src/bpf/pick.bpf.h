@@ -221,7 +221,7 @@ __noinline bool serve_second_level(u32 cpu)
 
 	if (!c || c->buffer >= ROTA_NR_BUFFERS)
 		return false;
-	if (!before(c->now, c->epoch_end) || c->epoch_generation != c->slot_generation)
+	if (c->now >= c->epoch_end || c->epoch_generation != c->slot_generation)
 		replenish(cpu);
 	return second_turn(cpu, true) || second_turn(cpu, false);
 }

@@ -43,7 +43,7 @@ static __always_inline void check_generation(struct cpu_ctx *c, const struct own
 {
 	if (owner->generation == c->account.generation)
 		return;
-	if (owner->generation < c->account.generation || (c->slot_end != ROTA_NEVER && before(now, c->slot_end)))
+	if (owner->generation < c->account.generation || (c->slot_end != ROTA_NEVER && now < c->slot_end))
 		c->account.mixed++;
 	c->account.generation = owner->generation;
 }
@@ -97,7 +97,7 @@ static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 	u64 now = bpf_ktime_get_ns();
 
 	c->armed_ns = 0;
-	if (before(now, c->until_ns)) {
+	if (now < c->until_ns) {
 		arm(c, c->until_ns);
 		return 0;
 	}

@@ -207,20 +207,21 @@ static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
-/* a before b, on a clock that may wrap. */
-static __always_inline bool before(u64 a, u64 b)
-{
-	return (s64)(a - b) < 0;
-}
-
+/* Times of CLOCK_MONOTONIC: they do not wrap, and ROTA_NEVER is the last of them. */
 static __always_inline u64 max_time(u64 a, u64 b)
 {
-	return before(a, b) ? b : a;
+	return a < b ? b : a;
 }
 
 static __always_inline u64 min_time(u64 a, u64 b)
 {
-	return before(a, b) ? a : b;
+	return a < b ? a : b;
+}
+
+/* Virtual times: they start anywhere, and one a little before zero is before zero. */
+static __always_inline u64 max_vtime(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0 ? b : a;
 }
 
 #endif /* ROTA_STATE_BPF_H */
