@@ -42,8 +42,9 @@ is_installed() { [ "$(dpkg-query --show --showformat '${db:Status-Status}' "$1" 
 
 # A kernel that the lab has unpacked, or the lists from which it can choose one.
 has_kernels() {
+    local names='^linux-(image|binary)-(6\.1[6-9]|[7-9]\.).*-cloud-amd64$'
     compgen -G "${ROTA_LAB_DIR:-.lab}/kernels/*/vmlinux" >/dev/null ||
-        apt-cache pkgnames linux- | grep --extended-regexp '^linux-(image|binary)-(6\.1[6-9]|[7-9]\.).*-cloud-amd64$' >/dev/null
+        apt-cache pkgnames linux- | grep --extended-regexp "$names" >/dev/null
 }
 
 # Runs apt-get without questions; on failure shows the end of what it said.

@@ -45,14 +45,54 @@ impl Console {
         &self.text
     }
 
-    /// An error that says what happened, shows the last lines and names the log.
+    /// An error that says what happened and why the kernel died if it did, shows the last lines and names the log.
     pub fn blame(&self, what: &str) -> Error {
-        anyhow!("{what}; console in {}, its last lines:\n{}", self.path.display(), last_lines(&self.text))
+        let cause = cause(&self.text).map(|line| format!(" ({line})")).unwrap_or_default();
+        anyhow!(
+            "{what}{cause}; console in {}, its last lines:\n{}",
+            self.path.display(),
+            last_lines(&self.text)
+        )
     }
+}
+
+/// The first line with which the kernel announces its end: what follows is a long dump.
+fn cause(text: &str) -> Option<&str> {
+    text.lines().find(|line| ["Kernel panic", "BUG: ", "Oops: "].iter().any(|sign| line.contains(sign)))
 }
 
 /// The end of a console's text.
 pub fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(SHOWN)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_handed_out_whole_and_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("console");
+        let mut console = Console::new(path.clone());
+        let mut lines = Vec::new();
+        for text in ["", "one\r\ntw", "one\r\ntwo\r\nthr"] {
+            if !text.is_empty() {
+                std::fs::write(&path, text).unwrap();
+            }
+            console.follow(&mut |line| lines.push(line.to_owned())).unwrap();
+        }
+        assert_eq!(lines, ["one", "two"]);
+        assert_eq!(console.text(), "one\ntwo\nthr");
+    }
+
+    #[test]
+    fn an_error_names_the_cause_and_the_log() {
+        let mut console = Console::new(PathBuf::from("/log"));
+        console.text = format!("Kernel panic - not syncing: x\n{}", "dump\n".repeat(100));
+        let message = console.blame("it ended").to_string();
+        assert!(message.starts_with("it ended (Kernel panic - not syncing: x); console in /log, its last"));
+        assert_eq!(message.matches("dump").count(), SHOWN);
+    }
 }

@@ -116,17 +116,11 @@ fn candidates(packages: &[String], request: &str) -> Vec<String> {
     let mut releases: Vec<String> = packages.iter().filter_map(release).collect();
     releases.sort_by(|a, b| by_release(a, b));
     releases.dedup();
-    // Fitting ones first, of those the newest; then newer ones, the nearest first; then older ones, the newest first.
-    releases.sort_by_key(|release| {
-        let newer = numbers(release) >= numbers(request);
-        (fits(release, request), newer)
-    });
-    let first_newer = releases.iter().position(|r| !fits(r, request) && numbers(r) >= numbers(request));
-    if let Some(start) = first_newer {
-        let end = releases.iter().position(|r| fits(r, request)).unwrap_or(releases.len());
-        releases[start..end].reverse();
-    }
-    releases
+    let (fitting, others): (Vec<_>, Vec<_>) =
+        releases.into_iter().partition(|release| fits(release, request));
+    let is_newer = |release: &String| numbers(release) > numbers(request);
+    let (newer, older): (Vec<_>, Vec<_>) = others.into_iter().partition(is_newer);
+    older.into_iter().chain(newer.into_iter().rev()).chain(fitting).collect()
 }
 
 /// The numbers a release begins with: `7.3.4+deb13-cloud-amd64` is `[7, 3, 4]`.
@@ -227,4 +221,61 @@ fn extract_elf(image: &[u8]) -> Result<Vec<u8>> {
     std::io::Read::read_to_end(&mut decoder, &mut elf)?;
     ensure!(elf.starts_with(b"\x7fELF"), "its payload is no ELF file");
     Ok(elf)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LISTED: &[&str] = &[
+        "linux-image-6.12.95+deb12-cloud-amd64",
+        "linux-image-6.12-cloud-amd64",
+        "linux-image-cloud-amd64",
+        "linux-image-6.16.3+deb13-cloud-amd64",
+        "linux-image-6.18.5+deb13-cloud-amd64",
+        "linux-image-6.18.15+deb13-cloud-amd64",
+        "linux-image-7.1.13+deb13-cloud-amd64",
+        "linux-binary-7.1.13+deb13-cloud-amd64",
+        "linux-binary-7.1.8+deb13-cloud-amd64",
+        "linux-binary-unsigned-7.3.4+deb13-cloud-amd64",
+        "linux-binary-7.3.4+deb13-cloud-amd64",
+        "linux-image-7.3.4+deb13-cloud-amd64",
+        "linux-modules-7.3.4+deb13-cloud-amd64",
+    ];
+
+    /// The numbers of the releases that would be tried for `request`, in the order of trying.
+    fn tried(request: &str) -> Vec<String> {
+        let packages: Vec<String> = LISTED.iter().map(|&name| name.to_owned()).collect();
+        let tried = candidates(&packages, request).into_iter().rev();
+        tried.map(|release| release.split('+').next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_newest_usable_kernel_is_tried_first() {
+        assert_eq!(tried(""), ["7.3.4", "7.1.8", "6.18.15", "6.18.5", "6.16.3"]);
+    }
+
+    #[test]
+    fn fitting_kernels_come_first_then_newer_then_older_ones() {
+        assert_eq!(tried("6.18"), ["6.18.15", "6.18.5", "7.1.8", "7.3.4", "6.16.3"]);
+        assert_eq!(tried("6.17"), ["6.18.5", "6.18.15", "7.1.8", "7.3.4", "6.16.3"]);
+        assert_eq!(tried("7.1")[0], "7.1.8");
+        assert_eq!(tried("8")[0], "7.3.4");
+    }
+
+    #[test]
+    fn a_release_fits_by_whole_numbers() {
+        assert!(fits("6.18.15+deb13-cloud-amd64", "6.18"));
+        assert!(!fits("6.18.15+deb13-cloud-amd64", "6.1"));
+    }
+
+    #[test]
+    fn only_a_kernel_image_is_unpacked() {
+        assert!(extract_elf(b"").is_err());
+        let mut image = vec![0; 4096];
+        image[0x202..0x206].copy_from_slice(b"HdrS");
+        assert!(format!("{:#}", extract_elf(&image).unwrap_err()).contains("not compressed with zstd"));
+        image[0x24c..0x250].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert!(format!("{:#}", extract_elf(&image).unwrap_err()).contains("cut short"));
+    }
 }
