@@ -6,6 +6,7 @@
 
 mod accel;
 mod console;
+pub mod experiment;
 pub mod folder;
 pub mod guest;
 pub mod image;
@@ -16,6 +17,8 @@ pub mod scenario;
 pub mod vm;
 
 pub use accel::Accel;
+pub use experiment::Experiment;
 pub use image::Image;
 pub use kernel::Kernel;
-pub use vm::{Clock, Outcome, Vm};
+pub use scenario::result::Clock;
+pub use vm::{Outcome, Vm};

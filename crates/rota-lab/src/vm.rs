@@ -6,6 +6,7 @@ use crate::folder::RunFolder;
 use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::resync;
+use crate::scenario::result::Clock;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::{prctl, signal::Signal};
 use std::collections::BTreeMap;
@@ -20,18 +21,6 @@ const QEMU: &str = "qemu-system-x86_64";
 
 /// How often a running guest's console is looked at.
 const POLL: Duration = Duration::from_millis(20);
-
-/// What the guest's time follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Clock {
-    /// The host's clock. CPUs run in parallel; timings are real, but an emulator's.
-    Real,
-    /// One instruction is one nanosecond, CPUs take turns, and equal runs are equal byte for byte.
-    ///
-    /// A CPU computes while its neighbours idle, and N busy CPUs run at 1/N speed each: shares, order and bounds are
-    /// exact, speed-ups are not to be measured.
-    Instructions,
-}
 
 /// A virtual machine to be run.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@
 
 mod commands;
 mod plan;
+mod report;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, plan as plan_command, status, up};
+use commands::{check, lab, plan as plan_command, status, up};
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
 ///
@@ -27,6 +28,8 @@ enum Command {
     Check(check::Arguments),
     Up(up::Arguments),
     Status(status::Arguments),
+    Lab(lab::Arguments),
+    Demo(lab::Demo),
 }
 
 fn main() -> ExitCode {
@@ -35,6 +38,8 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
+        Command::Demo(arguments) => lab::demo(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

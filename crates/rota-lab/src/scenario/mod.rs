@@ -88,6 +88,19 @@ impl Scenario {
         Ok(scenario)
     }
 
+    /// The demo: real programs in the eight tenants of `examples/demo.toml` and one in the background, on two CPUs.
+    ///
+    /// # Errors
+    ///
+    /// None: its text is part of the program.
+    pub fn demo() -> Result<Scenario> {
+        let mut scenario: Scenario = toml::from_str(include_str!("../../scenarios/demo.toml"))?;
+        scenario.config_file = None;
+        scenario.config = include_str!("../../../../examples/demo.toml").to_owned();
+        scenario.check()?;
+        Ok(scenario)
+    }
+
     /// The same scenario in one text, the configuration within it.
     ///
     /// # Errors

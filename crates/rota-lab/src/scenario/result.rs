@@ -41,8 +41,21 @@ pub struct PolicyResult {
 pub enum Clock {
     /// The machine's clock: what the emulator or the host takes is seen as gaps.
     Real,
-    /// Instructions executed: a run repeats byte for byte.
+    /// Instructions executed: one is one virtual nanosecond, and a whole run repeats byte for byte on any machine.
+    ///
+    /// A CPU computes while its neighbours idle, and N busy CPUs run at 1/N speed each: shares, order and bounds are
+    /// exact, speed-ups are not to be measured.
     Instructions,
+}
+
+impl Clock {
+    /// As on a command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Clock::Real => "real",
+            Clock::Instructions => "instructions",
+        }
+    }
 }
 
 /// The control of one CPU.
