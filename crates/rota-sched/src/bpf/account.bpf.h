@@ -19,6 +19,15 @@ static __always_inline bool queue_waits(const struct queue_ctx *q)
 	return q->nr_runnable > q->nr_running;
 }
 
+/* Under the queue's lock: what it wanted so far. Other CPUs may have read their clock a little later than this one. */
+static __always_inline void count_wanted(struct queue_ctx *q, u64 now)
+{
+	if (now > q->wanted_since) {
+		q->account.wanted_ns += now - q->wanted_since;
+		q->wanted_since = now;
+	}
+}
+
 /* Under the queue's lock. */
 static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
 {
@@ -104,7 +113,7 @@ __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 	if (running && q->nr_running)
 		q->nr_running--;
 	if (q->nr_runnable && !--q->nr_runnable) {
-		q->account.wanted_ns += now - q->wanted_since;
+		count_wanted(q, now);
 		q->blackout_since = 0;
 	}
 	bpf_spin_unlock(&q->lock);
@@ -199,6 +208,8 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	bpf_spin_lock(&q->lock);
 	q->account.used_ns += used;
+	if (q->nr_runnable)
+		count_wanted(q, now);
 	if (c->level == ROTA_LEVEL_OWNER) {
 		q->account.used_in_slots_ns += used;
 		q->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;

@@ -73,7 +73,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	settle_membership(p, now);
+	if (!(enq_flags & SCX_ENQ_WAKEUP))
+		settle_membership(p, now); /* a waking task has just been through runnable */
 	q = queue_ctx(t->m.queue);
 	if (!q) {
 		scx_fail("a task in a queue that is not there", t->m.queue);

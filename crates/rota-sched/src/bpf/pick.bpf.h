@@ -40,7 +40,7 @@ __noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 		c->keeps_prev = true;
 	}
 	c->picked = level;
-	c->until_ns = min_time(until, c->now + ROTA_EPOCH_NS);
+	c->until_ns = until;
 	return true;
 }
 

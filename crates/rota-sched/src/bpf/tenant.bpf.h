@@ -13,7 +13,7 @@
 
 static __always_inline u64 cgroup_of(struct task_struct *p)
 {
-	return BPF_CORE_READ(p, cgroups, dfl_cgrp, kn, id);
+	return p->cgroups->dfl_cgrp->kn->id;
 }
 
 __noinline u32 find_tenant(struct task_struct *p __arg_trusted)
