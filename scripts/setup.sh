@@ -15,9 +15,9 @@ readonly OLDEST_RUST=1.88
 # The first with the plugin interface that crates/rota-lab/src/resync.c uses.
 readonly OLDEST_QEMU=9.2
 readonly PACKAGES=(
-    git make gcc libc6-dev pkg-config libelf-dev zlib1g-dev clang-19 clang-format-19   # to build
-    busybox-static                                                                     # to boot guests, beside QEMU
-    redis-server redis-tools nginx stress-ng                                           # to run in them
+    ca-certificates git make gcc libc6-dev pkg-config libelf-dev zlib1g-dev clang-19 clang-format-19 # to build
+    busybox-static                                                              # to boot guests, beside QEMU
+    redis-server redis-tools nginx stress-ng                                    # to run in them
 )
 
 say() { echo "setup: $*"; }
