@@ -1,5 +1,5 @@
-//! Where background tenants run: their threads are spread over the CPUs in proportion to what each CPU has left for them
-//! (thesis section 4.3: the background tier is re-partitioned by the idle time measured over the last rounds).
+//! Where background tenants run: their threads are spread over the CPUs in proportion to what each CPU has left for
+//! them (thesis section 4.3: the background tier is re-partitioned by the idle time measured over the last rounds).
 
 /// Entries of the ring over which the scheduler spreads background threads.
 const RING: usize = 64;

@@ -60,8 +60,8 @@ impl Discovery {
         changed
     }
 
-    /// Finds the model's tenants. Returns what has changed since the last time, those that went first, and what there is
-    /// to say about tenants that match one cgroup.
+    /// Finds the model's tenants. Returns what has changed since the last time, those that went first, and what there
+    /// is to say about tenants that match one cgroup.
     pub fn look(&mut self, model: &Model) -> (Vec<Event>, Vec<String>) {
         let matchers =
             model.tenants.iter().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));

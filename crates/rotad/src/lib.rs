@@ -1,8 +1,8 @@
 //! The daemon: it finds tenants, has their timetable planned and certified, tells the scheduler, and keeps accounts.
 //!
 //! `life` decides and does no I/O; `daemon` carries out. `sources`, `topology`, `cgroup` and `vm` read the machine, and
-//! `discovery` puts together what they see; `planning` makes tables; `accounts`, `background` and `status` are about the
-//! scheduler's counters.
+//! `discovery` puts together what they see; `planning` makes tables; `accounts`, `background` and `status` are about
+//! the scheduler's counters.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
 //! and every tenant runs on.

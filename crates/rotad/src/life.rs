@@ -1,15 +1,15 @@
 //! The life cycle of tenants: events in, actions out. No I/O and no clock: the time comes with the event.
 //!
 //! What the scheduler shall be told follows from four things: which tenants are here, what the configuration says about
-//! each, the table in force, and the next table, if one is on its way. After every event the difference between that and
-//! what it was told before becomes actions. The rules:
+//! each, the table in force, and the next table, if one is on its way. After every event the difference between that
+//! and what it was told before becomes actions. The rules:
 //!
 //! - A new tenant is served at once: as background if it is to be reserved, until a table has slots for it.
 //! - At most one table is on its way. What happens meanwhile goes into the one after it.
 //! - A tenant is reserved while the table in force or the next one has slots for it, and in the change from one promise
 //!   to another has the weaker of both.
 //! - A number is free again when neither table mentions it.
-//! - Who has a reservation keeps it; who comes and does not fit is background, and is considered again with every change.
+//! - Who has a reservation keeps it; who comes and does not fit is background, and is looked at again with every change.
 
 mod admission;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The configuration's files: `rota.toml`, and one file a tenant in the folder `tenants.d` beside it. Read, and watched.
+//! The configuration's files: `rota.toml`, and one file a tenant in the folder `tenants.d` beside it.
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;

@@ -19,7 +19,7 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
 
 /// The monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and the VM's name, if this command line is a monitor's.
 ///
-/// The name is QEMU's `-name` (its `guest=` part), Firecracker's `--id`, and for Cloud Hypervisor, which knows no names,
+/// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Cloud Hypervisor knows no names: there it is
 /// the file name of its `--api-socket` without the extension.
 pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
     let program = Path::new(arguments.first()?).file_name()?.to_str()?;

@@ -11,7 +11,8 @@ use super::{Config, Failure, print, print_json};
 
 /// Check that a table keeps every promise of a configuration
 ///
-/// The table is one that `rota plan --format bin` wrote, or claims to be. Exits with 1 if it breaks a promise or is damaged.
+/// The table is one that `rota plan --format bin` wrote, or claims to be. Exits with 1 if it breaks a promise or is
+/// damaged.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The table
@@ -51,8 +52,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Ok(table) if !arguments.json => {
             let length_ms = f64::from(table.view().header().length_ns) / 1e6;
             let text = format!(
-                "{path}: certified. {} vCPUs of {tenants} tenants have their shares within their latencies; {length_ms:.3} ms \
-                 long, {} bytes\n",
+                "{path}: certified. {} vCPUs of {tenants} tenants have their shares within their latencies; \
+                 {length_ms:.3} ms long, {} bytes\n",
                 promises.len(),
                 bytes.len()
             );

@@ -18,8 +18,8 @@ pub struct Admission<'a> {
 }
 
 impl<'a> Admission<'a> {
-    /// Starts from what is granted already and grants `wishes`, the earlier first, as far as they fit. A wish of a tenant
-    /// that has a grant is for a change of it, and if refused leaves it as it was.
+    /// Starts from what is granted already and grants `wishes`, the earlier first, as far as they fit. A wish of a
+    /// tenant that has a grant is for a change of it, and if refused leaves it as it was.
     pub fn decide(host: &'a Host, granted: Grants, wishes: &[(TenantId, &Tenant)]) -> Admission<'a> {
         let mut admission = Admission { host, grants: granted, proposal: None, refused: BTreeMap::new() };
         admission.grant(wishes);
