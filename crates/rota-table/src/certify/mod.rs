@@ -1,23 +1,5 @@
 //! The certifier: the gate that every table passes before it is installed.
-//!
-//! It is given a table's bytes and the promises, nothing else; it shares no code with the encoder or the planner, and
-//! takes any bytes for hostile. A table passes if
-//!
-//! - **format**: magic, version, size and checksum are right, the sections are aligned, in order and within the table,
-//!   and reserved fields and what lies between sections are 0;
-//! - **CPUs**: the table's length divides the hyperperiod and each CPU's length divides the table's; the CPUs' runs of
-//!   slots, slices and locals cover their sections in CPU order; slots are ascending, disjoint, within the CPU's length
-//!   and of vCPUs that exist; the slice index sends every offset to its slot; the locals are exactly the slots' owners;
-//! - **records**: there is one vCPU record for each promise and none without, with the promised share, latency and
-//!   cap; its period T divides the table's length and its budget C is at least the share of T;
-//! - **promises**: each vCPU's slots lie on CPUs that it may run on and never overlap; it has at least C in every
-//!   window [kT, (k+1)T); no gap between its slots is longer than the latency; a capped vCPU has no more in the whole
-//!   table than the share of T, rounded up to a ns, in each period, hence exactly that in every window; home_cpu and
-//!   nr_cpus say where its slots are.
-//!
-//! A vCPU's slots repeat with the least common multiple of its CPUs' lengths, which divides the table's length; gaps
-//! and windows are looked at around that ring, so that the wrap is no special place. The time taken is linear in slots,
-//! slices and windows, but for sorting.
+//! Whoever changes it: no code of the encoder or the planner may be used here.
 
 mod cpus;
 mod format;
@@ -76,7 +58,26 @@ impl Certified {
     }
 }
 
-/// Checks that `bytes` are a sound table which keeps exactly these promises; the module's page lists the rules.
+/// Checks that `bytes` are a sound table which keeps exactly these promises.
+///
+/// It is given nothing else, shares no code with the encoder or the planner, and takes any bytes for hostile. A table
+/// passes if
+///
+/// - **format**: magic, version, size and checksum are right, the sections are aligned, in order and within the table,
+///   and reserved fields and what lies between sections are 0;
+/// - **CPUs**: the table's length divides the hyperperiod and each CPU's length divides the table's; the CPUs' runs of
+///   slots, slices and locals cover their sections in CPU order; slots are ascending, disjoint, within the CPU's length
+///   and of vCPUs that exist; the slice index sends every offset to its slot; the locals are exactly the slots' owners;
+/// - **records**: there is one vCPU record for each promise and none without, with the promised share, latency and
+///   cap; its period T divides the table's length and its budget C is at least the share of T;
+/// - **promises**: each vCPU's slots lie on CPUs that it may run on and never overlap; it has at least C in every
+///   window [kT, (k+1)T); no gap between its slots is longer than the latency; a capped vCPU has no more in the whole
+///   table than the share of T, rounded up to a ns, in each period, hence exactly that in every window; home_cpu and
+///   nr_cpus say where its slots are.
+///
+/// A vCPU's slots repeat with the least common multiple of its CPUs' lengths, which divides the table's length; gaps
+/// and windows are looked at around that ring, so that the wrap is no special place. The time taken is linear in slots,
+/// slices and windows, but for sorting.
 ///
 /// # Errors
 ///

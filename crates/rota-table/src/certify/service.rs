@@ -81,12 +81,11 @@ impl Ring {
         self.length_ns = by_cpu().fold(1, |ring, (length, _)| lcm(ring, length));
         let pieces =
             by_cpu().map(|(length, on_cpu)| self.length_ns / length * on_cpu.len() as u64).sum::<u64>();
-        let steps = pieces + self.windows(record);
-        let left = *steps_left;
-        if pieces > PIECES_MAX || steps > left {
-            return Err(Violation::Unwieldy { vcpu: name(record), steps, left: left.min(PIECES_MAX) });
+        let windows = self.windows(record);
+        if pieces > PIECES_MAX || pieces + windows > *steps_left {
+            return Err(Violation::Unwieldy { vcpu: name(record), pieces, windows });
         }
-        *steps_left -= steps;
+        *steps_left -= pieces + windows;
         self.pieces.clear();
         for (length, on_cpu) in by_cpu() {
             for round_ns in (0..self.length_ns).step_by(length as usize).map(|start| start as u32) {

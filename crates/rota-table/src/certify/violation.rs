@@ -123,10 +123,10 @@ pub enum Violation {
     #[error("{vcpu} has slots on {expected} CPUs, the table says {found}")]
     CpuCount { vcpu: VcpuName, found: u32, expected: u32 },
     #[error(
-        "{vcpu}: {steps} slots and windows before it repeats are too many to look at, {left} are left for it; \
-        give its CPUs the same length, a multiple of its period"
+        "{vcpu}: its slots repeat only after {pieces} slots and {windows} windows, too many to look at; give its \
+        CPUs the same length, a multiple of its period"
     )]
-    Unwieldy { vcpu: VcpuName, steps: u64, left: u64 },
+    Unwieldy { vcpu: VcpuName, pieces: u64, windows: u64 },
     #[error("{vcpu} is on CPUs {first} and {second} at once, from {from_ns} to {until_ns} ns")]
     TwoCpus { vcpu: VcpuName, first: u32, second: u32, from_ns: u64, until_ns: u64 },
     #[error("{vcpu} has {got_ns} ns in [{from_ns}, {until_ns}) ns, {} ns short of its budget of {budget_ns} ns",

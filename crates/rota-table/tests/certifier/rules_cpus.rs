@@ -114,21 +114,22 @@ fn slices() {
 
 #[test]
 fn slices_that_meet_three_slots() {
-    let slots = [(0, 60, 0), (60, 200, 1), (200, 300, 2)];
-    let tasks = [task((1, 0), 60, 420), task((1, 1), 140, 420), task((1, 2), 100, 420)];
-    let made = Made::new(420, vec![cpu(0, 420, &slots)], &tasks);
-    let with_slices_of = |slice_ns: u32| {
+    let crowded = |slots: [(u32, u32, u32); 3], slice_ns, slices: [(u32, u32); 2]| {
+        let tasks = [0, 1, 2].map(|place| task((1, place), 10, 420));
+        let made = Made::new(420, vec![cpu(0, 420, &slots)], &tasks);
         let mut parts = Parts::of(&made.bytes());
         parts.cpus[0].slice_ns = slice_ns;
         parts.cpus[0].nr_slices = 2;
-        parts.slices = vec![Slice { slot: 0, boundary_ns: 60 }, Slice { slot: 2, boundary_ns: 300 }];
+        parts.slices = slices.map(|(slot, boundary_ns)| Slice { slot, boundary_ns }).to_vec();
         certify(&parts.bytes(), &made.promises).map(|_| ())
     };
-    assert_eq!(
-        with_slices_of(200),
-        Err(Violation::SliceCount { cpu: 0, count: 2, slice_ns: 200, length_ns: 420 })
-    );
-    assert_eq!(with_slices_of(210), Err(Violation::SliceCrowded { cpu: 0, start_ns: 0, third_ns: 200 }));
+    let early = [(0, 60, 0), (60, 250, 1), (250, 300, 2)];
+    assert_eq!(crowded(early, 250, [(0, 60), (2, 300)]), Ok(()));
+    let violation = Violation::SliceCrowded { cpu: 0, start_ns: 0, third_ns: 250 };
+    assert_eq!(crowded(early, 251, [(0, 60), (2, 300)]), Err(violation));
+    let late = [(220, 270, 0), (270, 400, 1), (400, 420, 2)];
+    let violation = Violation::SliceCrowded { cpu: 0, start_ns: 210, third_ns: 400 };
+    assert_eq!(crowded(late, 210, [(0, 270), (0, 270)]), Err(violation));
 }
 
 #[test]

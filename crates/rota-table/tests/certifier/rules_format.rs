@@ -32,11 +32,15 @@ fn size() {
     let (header, actual) = (bytes.len() as u32, bytes.len() + 1);
     let longer = broken_bytes(&by_hand(), |bytes| bytes.push(0));
     assert_eq!(longer, Violation::Size { header, actual });
-    let long = broken_bytes(&idle(1), |bytes| {
-        bytes.resize(BYTES_MAX as usize + 1, 0);
-        put(bytes, offset_of!(Header, bytes), BYTES_MAX + 1);
-    });
-    assert_eq!(long, Violation::TooLong { bytes: BYTES_MAX as usize + 1 });
+
+    let of_size = |size: u32| {
+        let mut bytes = idle(1).bytes();
+        bytes.resize(size as usize, 0);
+        put(&mut bytes, offset_of!(Header, bytes), size);
+        certify(&signed(bytes), &[]).map(|_| ())
+    };
+    assert_eq!(of_size(BYTES_MAX), Ok(()));
+    assert_eq!(of_size(BYTES_MAX + 1), Err(Violation::TooLong { bytes: BYTES_MAX as usize + 1 }));
 }
 
 #[test]
@@ -102,11 +106,12 @@ fn sections() {
 fn padding() {
     let size = by_hand().bytes().len();
     let between = broken_bytes(&idle(1), |bytes| {
-        bytes.extend([1; 64]);
+        bytes.extend([0; 64]);
+        bytes[200] = 1;
         put(bytes, offset_of!(Header, bytes), 256);
         put(bytes, offset_of!(Header, locals_offset), 256);
     });
-    assert_eq!(between, Violation::Padding { at: 192 });
+    assert_eq!(between, Violation::Padding { at: 200 });
     let behind = broken_bytes(&by_hand(), |bytes| {
         bytes.push(1);
         put(bytes, offset_of!(Header, bytes), size as u32 + 1);

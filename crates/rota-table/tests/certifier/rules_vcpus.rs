@@ -167,7 +167,7 @@ fn caps() {
 /// Two CPUs that repeat together only after 12 million rounds of one of them.
 #[test]
 fn rings_too_long_to_look_at() {
-    let mut made = one(8, 8, &[(0, 1, 0)], 1, 8);
+    let mut made = one(8, 8, &[(0, 1, 0), (2, 3, 0)], 2, 8);
     made.source.length_ns = HYPERPERIOD_NS;
     assert!(certify(&made.bytes(), &made.promises).is_ok());
     let violation = broken_source(made, |made| {
@@ -175,8 +175,19 @@ fn rings_too_long_to_look_at() {
         made.promises[0].cpus = "0-1".parse().unwrap();
     });
     let rounds = u64::from(HYPERPERIOD_NS) / 8;
-    let (steps, left) = (rounds + 4 + rounds, 1 << 22);
-    assert_eq!(violation, Violation::Unwieldy { vcpu: name(1, 0), steps, left });
+    let (pieces, windows) = (2 * rounds + 4, rounds);
+    assert_eq!(violation, Violation::Unwieldy { vcpu: name(1, 0), pieces, windows });
+}
+
+/// Each of two vCPUs could be looked at, but not both.
+#[test]
+fn windows_too_many_to_look_at() {
+    let length_ns = HYPERPERIOD_NS;
+    let cpus = [0, 1].map(|number| cpu(number, length_ns, &[(0, length_ns, number)]));
+    let tasks = [0, 1].map(|index| Task { name: (1, index), budget: 3, period: 3, capped: true });
+    let violation = broken_source(Made::new(length_ns, cpus.to_vec(), &tasks), |_| ());
+    let windows = u64::from(length_ns) / 3;
+    assert_eq!(violation, Violation::Unwieldy { vcpu: name(1, 1), pieces: 1, windows });
 }
 
 #[test]
