@@ -9,7 +9,7 @@
 //! - A tenant is reserved while the table in force or the next one has slots for it, and in the change from one promise
 //!   to another has the weaker of both.
 //! - A number is free again when neither table mentions it.
-//! - Who has a reservation keeps it; who comes and does not fit is background, and is looked at again with every change.
+//! - Who has a reservation keeps it. Who comes and does not fit is background, and is looked at again with each change.
 
 mod admission;
 #[cfg(test)]

@@ -19,8 +19,8 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
 
 /// The monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and the VM's name, if this command line is a monitor's.
 ///
-/// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Cloud Hypervisor knows no names: there it is
-/// the file name of its `--api-socket` without the extension.
+/// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Cloud Hypervisor knows no names: there it
+/// is the file name of its `--api-socket` without the extension.
 pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
     let program = Path::new(arguments.first()?).file_name()?.to_str()?;
     if program.starts_with("qemu-system") || program == "qemu-kvm" || program == "kvm" {
