@@ -1,4 +1,4 @@
-//! The open-loop client: `rota-load redis --port 6379 --rate-hz 50 --start-ns ... --end-ns ...` prints latencies as JSON.
+//! The open-loop client: `rota-load redis --port 6379 --rate-hz 50 --start-ns S --end-ns E` prints latencies as JSON.
 
 use clap::Parser;
 use rota_lab::guest::clock::Window;
@@ -8,7 +8,9 @@ use rota_lab::scenario::Protocol;
 /// Below the runner's, above everything that a tenant runs.
 const PRIORITY: i32 = 10;
 
-/// Send requests to a server on this machine at a fixed rate and print, as JSON, how long each took from when it was due
+/// Send requests to a server on this machine at a fixed rate and print, as JSON, how long the answers took
+///
+/// Each is timed from when its request was due, sent or not.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {

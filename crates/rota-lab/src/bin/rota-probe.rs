@@ -11,13 +11,14 @@ struct Arguments {
     #[command(flatten)]
     window: Option<Window>,
     /// Look for this long from now, instead of a window
-    #[arg(long, default_value_t = 10, conflicts_with_all = ["start_ns", "end_ns"], value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
+    #[arg(long, default_value_t = 10, conflicts_with_all = ["start_ns", "end_ns"])]
+    seconds: u32,
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let window = arguments.window.unwrap_or_else(|| Window::after(0, arguments.seconds * 1_000_000_000));
+    let window =
+        arguments.window.unwrap_or_else(|| Window::after(0, u64::from(arguments.seconds) * 1_000_000_000));
     println!("{}", serde_json::to_string(&probe::watch(window))?);
     Ok(())
 }

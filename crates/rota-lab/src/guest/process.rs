@@ -28,8 +28,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a program in a cgroup, or in this process' own, with its standard error in the file `log` and its standard
-    /// output in the file `output`, or nowhere.
+    /// Starts a program in a cgroup, or in this process' own. Its standard error goes to the file `log`, its standard
+    /// output to the file `output`, or nowhere.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<()> {
     fs::create_dir_all(&logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let result = Run { options, scenario: &scenario, logs }.run()?;
     let path = options.out.join(format!("{}.json", options.policy));
-    let json = serde_json::to_string(&result)?;
+    let json = serde_json::to_string(&result)? + "\n";
     fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -94,6 +94,9 @@ impl Run<'_> {
 
         self.say(&format!("warm-up, {:.1} s", seconds(scenario.warm_up)));
         clock::sleep_until(window.start_ns);
+        for program in programs.iter_mut().chain(&mut daemon) {
+            program.expect_running()?;
+        }
         let start = tenants.read()?;
         self.say(&format!("measuring, {:.1} s", seconds(scenario.window)));
         clock::sleep_until(window.end_ns);

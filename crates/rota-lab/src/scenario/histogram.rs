@@ -42,7 +42,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// The upper end of the bucket in which the value at `quantile` (0 ..= 1) lies: at least `quantile` of all values are
+    /// The upper end of the bucket in which the value at `quantile` (0 ..= 1) lies: at least that part of all values is
     /// not greater. Nothing if no value was counted.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let total = self.total();

@@ -1,4 +1,4 @@
-//! What one run of a scenario under one policy has shown: the JSON that the guest writes and that tables and reports read.
+//! What one run of a scenario under one policy has shown: the JSON that the guest writes, and tables and reports read.
 //! Times are in ns; shares are fractions of one CPU for each vCPU.
 
 use serde::{Deserialize, Serialize};
@@ -126,8 +126,8 @@ impl TenantResult {
         self.latency_bound_ns.is_some_and(|bound_ns| self.blackouts.longest_ns > bound_ns)
     }
 
-    /// Whether it wanted its share all the time and missed it. The window may begin and end in its longest wait, so what
-    /// is due to it in a window W is U (W - L): the supply bound of a periodic resource (Shin and Lee, 2003).
+    /// Whether it wanted its share all the time and missed it. The window may begin and end in its longest wait, so
+    /// what is due to it in a window W is U (W - L): the supply bound of a periodic resource (Shin and Lee, 2003).
     pub fn is_short(&self, window_ns: u64) -> bool {
         let (Some(share), Some(bound_ns)) = (self.promised_share, self.latency_bound_ns) else {
             return false;

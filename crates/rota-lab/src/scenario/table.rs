@@ -31,7 +31,7 @@ pub fn render(results: &[PolicyResult]) -> String {
     }
     let _ = writeln!(
         text,
-        "{BROKEN} breaks the promise: less than the share though it was wanted, or a longer wait than the bound"
+        "{BROKEN} breaks the promise: less than the share, though wanted, or a wait longer than the bound"
     );
     text
 }
@@ -118,7 +118,7 @@ fn summary(result: &PolicyResult) -> String {
     let percent = |ns: u64| ns as f64 / whole_ns * 100.0;
     let control_ns = result.control.iter().map(|control| control.gaps.longest_ns).max().unwrap_or(0);
     format!(
-        "{:<6}  background got {:.1} % of the CPUs, the system {:.1} %, nobody {:.1} %; alone at real-time priority, the longest gap was {} ms",
+        "{:<6}  CPU time: background {:.1} %, system {:.1} %, idle {:.1} %; longest gap of the machine's own: {} ms",
         result.policy,
         percent(harvest_ns),
         percent(result.system_ns),
@@ -184,9 +184,9 @@ tenant  promised     max    rota  bound      max     rota  max     rota
 redis      0.200  0.150!  0.210    20.0    80.0!    12.0     -  1.0/9.5
 batch          -  0.100   0.100       -  3000.0   3000.0     -        -
 
-max     background got 5.0 % of the CPUs, the system 5.0 %, nobody 10.0 %; alone at real-time priority, the longest gap was 1.2 ms
-rota    background got 5.0 % of the CPUs, the system 5.0 %, nobody 10.0 %; alone at real-time priority, the longest gap was 1.2 ms
-! breaks the promise: less than the share though it was wanted, or a longer wait than the bound
+max     CPU time: background 5.0 %, system 5.0 %, idle 10.0 %; longest gap of the machine's own: 1.2 ms
+rota    CPU time: background 5.0 %, system 5.0 %, idle 10.0 %; longest gap of the machine's own: 1.2 ms
+! breaks the promise: less than the share, though wanted, or a wait longer than the bound
 ";
         assert_eq!(render(&[max, rota]), expected);
     }

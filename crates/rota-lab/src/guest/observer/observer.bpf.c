@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The observer: for every tenant's cgroup, the intervals in which at least one of its threads was runnable and none
- * ran, whatever scheduler is at work. It follows each thread through the scheduler's tracepoints, and shares no code
- * and no counter with the scheduler that it watches.
+ * The observer: for every tenant's cgroup, the intervals in which at least one of its threads was runnable
+ * and none ran, whatever scheduler is at work. It follows each thread through the scheduler's tracepoints,
+ * and shares no code and no counter with the scheduler that it watches.
  *
- * A thread is AWAY (blocked, or not seen yet), QUEUED (runnable) or RUNNING. The kernel emits one thread's events one
- * after another, so its record needs no lock; a tenant's record has one, as its threads move on several CPUs at once.
+ * A thread is AWAY (blocked, or not seen yet), QUEUED (runnable) or RUNNING. The kernel emits one thread's
+ * events one after another, so its record needs no lock; a tenant's record has one, as its threads move on
+ * several CPUs at once.
  */
 #include "observer.h"
 
@@ -39,7 +40,7 @@ struct css_set {
 };
 
 struct task_struct {
-	unsigned int on_cpu; /* an int, or narrower in newer kernels: the load is adjusted if it is unsigned here */
+	unsigned int on_cpu; /* narrower in newer kernels: an unsigned load is adjusted to that */
 	int pid;
 	struct css_set *cgroups;
 };
@@ -108,8 +109,8 @@ static __always_inline __u32 bucket(__u64 ns)
 	return index < BUCKETS ? index : BUCKETS - 1;
 }
 
-/* After the counts have changed: begins or ends the tenant's times of want and of blackout. Under its lock. Returns
- * the length of a blackout that ended, 0 if none did. */
+/* After the counts have changed: begins or ends the tenant's times of want and of blackout. Under its lock.
+ * Returns the length of a blackout that ended, 0 if none did. */
 static __always_inline __u64 account(struct tenant *tenant, __u64 now)
 {
 	bool wanted = tenant->queued || tenant->running;
@@ -172,20 +173,19 @@ static __u32 tenant_of(struct task_struct *task)
 	return NO_TENANT;
 }
 
-/* A thread is seen in a state. It may have come from another tenant's cgroup, or from none, since it was last seen.
- * Returns its tenant. */
+/* A thread is seen in a state. It may have come from another tenant's cgroup, or from none, since it was last
+ * seen. Returns its tenant. */
 static __u32 see(struct task_struct *task, enum state state, __u64 now)
 {
 	__u32 pid = task->pid, tenant = tenant_of(task);
 	struct thread *thread = bpf_map_lookup_elem(&threads, &pid);
 
 	if (!thread) {
-		struct thread fresh = { .tenant = tenant, .state = AWAY };
+		struct thread fresh = {.tenant = tenant, .state = AWAY};
 
 		if (tenant == NO_TENANT)
 			return NO_TENANT;
-		if (bpf_map_update_elem(&threads, &pid, &fresh, 0) ||
-		    !(thread = bpf_map_lookup_elem(&threads, &pid))) {
+		if (bpf_map_update_elem(&threads, &pid, &fresh, 0) || !(thread = bpf_map_lookup_elem(&threads, &pid))) {
 			__sync_fetch_and_add(&observation.unfollowed, 1);
 			return tenant;
 		}
@@ -221,7 +221,8 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	/* The one that comes first: a tenant that hands its CPU from thread to thread is not without service. */
+	/* The one that comes first: a tenant that hands its CPU from thread to thread is not without service.
+	 */
 	if (next->pid)
 		run(see(next, RUNNING, now) == NO_TENANT ? SYSTEM : TENANT, now);
 	else

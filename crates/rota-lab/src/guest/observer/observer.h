@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the observer's BPF program and its reader share. The reader's mirror is in mod.rs, which compares the sizes.
+ * What the observer's BPF program and its reader share. The reader's mirror is in mod.rs, which compares the
+ * sizes.
  */
 #ifndef ROTA_OBSERVER_H
 #define ROTA_OBSERVER_H
@@ -20,7 +21,7 @@ typedef _Bool bool;
 #define THREADS_MAX 16384
 /* The buckets of scenario/histogram.rs: 16 to an octave, the last one for 2^40 ns and more. */
 #define SUB_BITS 4
-#define BUCKETS ((40 - SUB_BITS + 1) << SUB_BITS)
+#define BUCKETS	 ((40 - SUB_BITS + 1) << SUB_BITS)
 
 /* The verifier knows the lock by this name. */
 struct bpf_spin_lock {
@@ -30,12 +31,12 @@ struct bpf_spin_lock {
 /* What one tenant's threads are doing together, and what has come of it in the window. */
 struct tenant {
 	struct bpf_spin_lock lock;
-	__u32 running;       /* its threads on a CPU */
-	__u32 queued;        /* its threads runnable, and not on a CPU */
+	__u32 running; /* its threads on a CPU */
+	__u32 queued;  /* its threads runnable, and not on a CPU */
 	__u32 padding;
 	__u64 starved_since; /* since when it has had queued threads and no running one; 0: it has not */
 	__u64 wanted_since;  /* since when it has had threads queued or running; 0: it has none */
-	__u64 bound_ns;      /* blackouts longer than this are counted; the reader sets it */
+	__u64 bound_ns;	     /* blackouts longer than this are counted; the reader sets it */
 	__u64 longest_ns;
 	__u64 count;
 	__u64 beyond_bound;
@@ -55,8 +56,8 @@ struct cpu {
 
 /* What is observed. */
 struct observation {
-	__u64 start_ns; /* the window in CLOCK_MONOTONIC, outside of which nothing counts; both ends are 0 */
-	__u64 end_ns;   /* until the reader sets them */
+	__u64 start_ns;	  /* the window in CLOCK_MONOTONIC, outside of which nothing counts; both ends are 0 */
+	__u64 end_ns;	  /* until the reader sets them */
 	__u64 unfollowed; /* sightings of threads that could not be followed because too many were */
 };
 
