@@ -31,16 +31,16 @@
 #include <linux/types.h>
 #endif
 
-#define ROTA_TABLE_MAGIC	 0x315442544154304fULL /* arbitrary; its bytes read "O0TATBT1" */
-#define ROTA_TABLE_VERSION	 1
-#define ROTA_TABLE_ALIGN	 64
-#define ROTA_TABLE_BYTES_MAX	 (64U << 20)
-#define ROTA_TABLE_CPUS_MAX	 4096
-#define ROTA_TABLE_VCPUS_MAX	 (1U << 20)
-#define ROTA_TABLE_SLICES_MAX	 65536 /* of one CPU */
+#define ROTA_TABLE_MAGIC      0x315442544154304fULL /* arbitrary; its bytes read "O0TATBT1" */
+#define ROTA_TABLE_VERSION    1
+#define ROTA_TABLE_ALIGN      64
+#define ROTA_TABLE_BYTES_MAX  (64U << 20)
+#define ROTA_TABLE_CPUS_MAX   4096
+#define ROTA_TABLE_VCPUS_MAX  (1U << 20)
+#define ROTA_TABLE_SLICES_MAX 65536 /* of one CPU */
 
 /* The longest table, and the number whose divisors are the candidate periods (thesis section 5.1), in ns. */
-#define ROTA_HYPERPERIOD_NS	 102702600U
+#define ROTA_HYPERPERIOD_NS 102702600U
 
 struct rota_table_header {
 	__u64 magic;
@@ -81,7 +81,7 @@ struct rota_table_vcpu {
 	__u32 tenant; /* the tenant's number, the same in every generation */
 	__u32 index;  /* which of the tenant's vCPUs: 0 .. vcpus - 1 */
 	__u32 flags;
-	__u32 share_ppb; /* promised share of one CPU, in parts per billion: 1 .. 1000000000 */
+	__u32 share_ppb;  /* promised share of one CPU, in parts per billion: 1 .. 1000000000 */
 	__u64 latency_ns; /* promised bound of the blackout */
 	__u32 budget_ns;  /* C: at least this much in every period window [k*T, (k+1)*T) */
 	__u32 period_ns;  /* T */

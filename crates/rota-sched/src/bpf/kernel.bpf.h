@@ -24,9 +24,9 @@ typedef __s32 s32;
 typedef __u64 u64;
 typedef __s64 s64;
 typedef _Bool bool;
-#define true 1
+#define true  1
 #define false 0
-#define NULL ((void *)0)
+#define NULL  ((void *)0)
 #define ROTA_NO_LINUX_TYPES
 
 /* From linux/bpf.h. */
@@ -172,13 +172,13 @@ enum scx_task_flags {
 	SCX_TASK_QUEUED = 1,
 };
 
-#define SCX_DSQ_LOCAL		 0x8000000000000002ULL
-#define SCX_ENQ_WAKEUP		 0x1ULL
-#define SCX_ENQ_PREEMPT		 (1ULL << 32)
-#define SCX_KICK_IDLE		 1ULL
-#define SCX_KICK_PREEMPT	 2ULL
+#define SCX_DSQ_LOCAL		  0x8000000000000002ULL
+#define SCX_ENQ_WAKEUP		  0x1ULL
+#define SCX_ENQ_PREEMPT		  (1ULL << 32)
+#define SCX_KICK_IDLE		  1ULL
+#define SCX_KICK_PREEMPT	  2ULL
 #define SCX_OPS_KEEP_BUILTIN_IDLE 1ULL
-#define SCX_OPS_ENQ_LAST	 2ULL
+#define SCX_OPS_ENQ_LAST	  2ULL
 
 /* Calls that every supported kernel (6.16 and later) has in the same form. */
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
@@ -209,7 +209,8 @@ extern const struct kernel_cpustat kernel_cpustat __ksym __weak;
 bool scx_bpf_dsq_insert___v2___compat(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 void scx_bpf_dsq_insert___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __ksym __weak;
 bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args) __ksym __weak;
-void scx_bpf_dsq_insert_vtime___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime, u64 enq_flags) __ksym __weak;
+void scx_bpf_dsq_insert_vtime___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
+				   u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_to_local___v1(u64 dsq_id) __ksym __weak;
 bool scx_bpf_task_set_slice___v2(struct task_struct *p, u64 slice) __ksym __weak;

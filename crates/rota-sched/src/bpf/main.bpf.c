@@ -306,7 +306,7 @@ static __always_inline s32 make_masks(void)
 			bpf_cpumask_release(rest);
 		return -ENOMEM;
 	}
-	bpf_for(cpu, 0, nr_cpus) {
+	bpf_for (cpu, 0, nr_cpus) {
 		if (cpu >= ROTA_TABLE_CPUS_MAX)
 			break;
 		if (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)))
@@ -346,12 +346,12 @@ s32 STRUCT_OPS_SLEEPABLE(rota_init)
 	u32 i;
 
 	error = error ?: scx_bpf_create_dsq(DSQ_SHARED, -1);
-	bpf_for(i, 0, nr_cpus) {
+	bpf_for (i, 0, nr_cpus) {
 		if (error)
 			break;
 		error = init_cpu(i);
 	}
-	bpf_for(i, 0, nr_queues) {
+	bpf_for (i, 0, nr_queues) {
 		if (error)
 			break;
 		error = scx_bpf_create_dsq(DSQ_QUEUE(i), -1);

@@ -156,14 +156,14 @@ __noinline int replenish(u32 cpu)
 		return 0;
 	locals = nr_locals(c, cpu);
 	c->second_wanting = 0;
-	bpf_for(i, 0, locals) {
+	bpf_for (i, 0, locals) {
 		bool waits = local_waits(cpu, i, true);
 
 		c->second_wanting += waits;
 		*second_budget(c, i) = waits;
 	}
 	if (c->second_wanting)
-		bpf_for(i, 0, locals)
+		bpf_for (i, 0, locals)
 			*second_budget(c, i) *= ROTA_EPOCH_NS / c->second_wanting;
 	c->epoch_end = c->now + ROTA_EPOCH_NS;
 	c->epoch_generation = c->slot_generation;
@@ -179,7 +179,7 @@ __noinline u32 next_local(u32 cpu, bool budgeted)
 	if (!c)
 		return ROTA_NONE;
 	locals = nr_locals(c, cpu);
-	bpf_for(i, 0, locals) {
+	bpf_for (i, 0, locals) {
 		u32 local = (c->second_cursor + i) % locals;
 
 		if ((*second_budget(c, local) > 0) == budgeted && local_waits(cpu, local, true))
@@ -262,7 +262,7 @@ __noinline bool anyone_waits(u32 cpu)
 	if (!c)
 		return false;
 	locals = nr_locals(c, cpu);
-	bpf_for(i, 0, locals)
+	bpf_for (i, 0, locals)
 		if (local_waits(cpu, i, false))
 			return true;
 	return locals == ROTA_LOCALS_MAX; /* there may be more than can be looked at */

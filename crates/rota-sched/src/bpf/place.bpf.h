@@ -61,7 +61,7 @@ __noinline u32 some_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32
 
 	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
-	bpf_for(i, 0, HOMES_MAX) {
+	bpf_for (i, 0, HOMES_MAX) {
 		u32 cpu;
 
 		if (i >= tenant->nr_vcpus)
@@ -118,8 +118,8 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	if (p->nr_cpus_allowed >= nr_cpus)
 		return DSQ_QUEUE(queue);
 	sole = sole_vcpu(tenant, &m);
-	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer)) :
-				some_home(p, tenant_id, 0, buffer) != ROTA_NONE)
+	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer))
+			      : some_home(p, tenant_id, 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
 	return DSQ_PINNED(scx_bpf_task_cpu(p));
 }
@@ -133,7 +133,7 @@ __noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u
 
 	if (!q)
 		return ROTA_NONE;
-	bpf_for(word, 0, ROTA_HUNGRY_WORDS) {
+	bpf_for (word, 0, ROTA_HUNGRY_WORDS) {
 		u64 *bits = &q->hungry[word & (ROTA_HUNGRY_WORDS - 1)], seen = *bits, bit;
 		u32 index, cpu;
 
@@ -181,7 +181,7 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	best = take_hungry(p, tenant_id, buffer);
 	if (best != ROTA_NONE)
 		return best;
-	bpf_for(i, 0, HOMES_TRIED) {
+	bpf_for (i, 0, HOMES_TRIED) {
 		u32 index = (first + i) % tenant->nr_vcpus, cpu;
 		struct cpu_ctx *c;
 

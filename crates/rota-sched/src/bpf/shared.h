@@ -12,29 +12,29 @@
 #define ROTA_NONE	     0xffffffffU
 #define ROTA_NEVER	     0xffffffffffffffffULL
 #define ROTA_NR_BUFFERS	     2
-#define ROTA_RING	     64	  /* entries of the ring that spreads background threads over CPUs */
-#define ROTA_LOCALS_MAX	     64	  /* vCPUs of one CPU that take part in its second level; others have their slots only */
-#define ROTA_HUNGRY_WORDS    4	  /* 64 vCPUs each: hints about which of a tenant's slots want a thread */
-#define ROTA_CGROUP_DEPTH    32	  /* levels of nested cgroups between a task and its tenant */
+#define ROTA_RING	     64 /* entries of the ring that spreads background threads over CPUs */
+#define ROTA_LOCALS_MAX	     64 /* vCPUs of one CPU that take part in its second level; others have their slots only */
+#define ROTA_HUNGRY_WORDS    4	/* 64 vCPUs each: hints about which of a tenant's slots want a thread */
+#define ROTA_CGROUP_DEPTH    32 /* levels of nested cgroups between a task and its tenant */
 #define ROTA_EXIT_REASON_LEN 128
 #define ROTA_EXIT_MSG_LEN    512
 
 /* The second level's epoch (thesis section 4.2.2), in ns. */
-#define ROTA_EPOCH_NS	     20000000ULL
+#define ROTA_EPOCH_NS 20000000ULL
 /* How long a thread runs before its siblings in the same queue get their turn: this, divided among many siblings. */
-#define ROTA_QUANTUM_NS	     4000000ULL
-#define ROTA_ROTATION_NS     40000000ULL
-#define ROTA_QUANTUM_MIN_NS  100000ULL
+#define ROTA_QUANTUM_NS	    4000000ULL
+#define ROTA_ROTATION_NS    40000000ULL
+#define ROTA_QUANTUM_MIN_NS 100000ULL
 /* The floor: background gets this much of a CPU's unreserved time, this often, whatever else wants it. */
-#define ROTA_FLOOR_GRANT_NS  5000000ULL
-#define ROTA_FLOOR_WAIT_NS   1000000000ULL
+#define ROTA_FLOOR_GRANT_NS 5000000ULL
+#define ROTA_FLOOR_WAIT_NS  1000000000ULL
 /* Threads that may run on this one CPU only and have no slot here: the same with shorter turns. */
 #define ROTA_PINNED_GRANT_NS 1000000ULL
 #define ROTA_PINNED_WAIT_NS  20000000ULL
 /* What has waited this long on a CPU that has no unreserved time takes a grant from a slot; it is counted as lost. */
-#define ROTA_STARVING_NS     5000000000ULL
+#define ROTA_STARVING_NS 5000000000ULL
 /* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */
-#define ROTA_LATE_MIN_NS     20000ULL
+#define ROTA_LATE_MIN_NS 20000ULL
 
 enum rota_class {
 	ROTA_CLASS_NONE = 0, /* no tenant: the map's empty entry */
@@ -139,7 +139,7 @@ struct rota_cpu_account {
 
 /* Tables in force: the buffer with the latest from_ns that has come. */
 struct rota_table_ref {
-	__u64 from_ns;	  /* CLOCK_MONOTONIC; ROTA_NEVER: not published */
+	__u64 from_ns; /* CLOCK_MONOTONIC; ROTA_NEVER: not published */
 	__u64 generation;
 };
 
@@ -155,7 +155,7 @@ struct rota_settings {
 /* What loader and scheduler both touch while it runs. */
 struct rota_live {
 	struct rota_table_ref tables[ROTA_NR_BUFFERS];
-	__u32 membership_epoch; /* raised by the loader when cgroups, tenants or vCPU threads change */
+	__u32 membership_epoch;		  /* raised by the loader when cgroups, tenants or vCPU threads change */
 	__u32 background_ring[ROTA_RING]; /* CPUs, in proportion to their idle time */
 	__u32 reserved;
 	__u64 stalled_publishers; /* tables published after the time at which they were to come into force */
@@ -163,7 +163,7 @@ struct rota_live {
 
 /* Argument of the program publish_table. */
 struct rota_publish {
-	__u32 buffer;	   /* the one not in force */
+	__u32 buffer; /* the one not in force */
 	__u32 reserved;
 	__u64 generation;  /* above the one in force */
 	__u64 boundary_ns; /* both tables are at the start of a round at its multiples */

@@ -55,7 +55,8 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	struct rota_table_vcpu *vcpu;
 	struct rota_tenant *tenant;
 
-	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu && owner->generation == c->slot_generation) {
+	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu &&
+	    owner->generation == c->slot_generation) {
 		c->slot_end = owner->end_ns;
 		return 0;
 	}

@@ -40,9 +40,9 @@ struct queue_ctx {
 	u64 wanted_since;   /* nr_runnable rose above zero then */
 	u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
-	u64 promised_from; /* which promise the account is about */
-	u64 vtime;	   /* of the thread last started: newcomers begin here */
-	u64 fair_vtime;	   /* of the whole tenant, for shared and background tenants */
+	u64 promised_from;	       /* which promise the account is about */
+	u64 vtime;		       /* of the thread last started: newcomers begin here */
+	u64 fair_vtime;		       /* of the whole tenant, for shared and background tenants */
 	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
 };
 
@@ -56,7 +56,7 @@ struct cpu_ctx {
 	u32 level;	/* enum rota_level, of what runs now */
 	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
 	bool housekeeping;
-	bool retried;	/* in this slot: see the end of dispatch */
+	bool retried;	    /* in this slot: see the end of dispatch */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
 	/* One run of dispatch. */
@@ -68,16 +68,16 @@ struct cpu_ctx {
 	u64 slot_end;
 	u64 slot_generation;
 	u32 slot_tenant;
-	u32 slot_index; /* which of the tenant's vCPUs */
-	u32 slot_vcpu;	/* index into the table's vcpus, ROTA_NONE: idle */
-	u32 slot_queue; /* the owner's; ROTA_NONE: idle */
-	u32 slot_hungry; /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
+	u32 slot_index;	  /* which of the tenant's vCPUs */
+	u32 slot_vcpu;	  /* index into the table's vcpus, ROTA_NONE: idle */
+	u32 slot_queue;	  /* the owner's; ROTA_NONE: idle */
+	u32 slot_hungry;  /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
 	u64 slot_lost_ns; /* already counted as lost, for any cause */
 	/* The second level. */
 	u64 epoch_end;
 	u64 epoch_generation;
 	u32 second_cursor;
-	u32 second_local; /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
+	u32 second_local;   /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
 	u32 second_wanting; /* how many shared this epoch when it began */
 	s64 second_budget[ROTA_LOCALS_MAX];
 	/* The floor: when each was last served, or had nothing to wait for. */

@@ -11,10 +11,10 @@
 #include "state.bpf.h"
 
 struct owner {
-	u32 vcpu;	/* index into the table's vCPU records; ROTA_NONE: nobody */
-	u32 buffer;	/* ROTA_NONE: no table is in force */
+	u32 vcpu;   /* index into the table's vCPU records; ROTA_NONE: nobody */
+	u32 buffer; /* ROTA_NONE: no table is in force */
 	u64 start_ns;
-	u64 end_ns;	/* CLOCK_MONOTONIC; ROTA_NEVER: nothing in the table ends this */
+	u64 end_ns; /* CLOCK_MONOTONIC; ROTA_NEVER: nothing in the table ends this */
 	u64 generation;
 };
 

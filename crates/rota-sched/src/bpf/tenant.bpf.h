@@ -21,7 +21,7 @@ __noinline u32 find_tenant(struct task_struct *p __arg_trusted)
 	struct cgroup *cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp);
 	int depth;
 
-	bpf_for(depth, 0, ROTA_CGROUP_DEPTH) {
+	bpf_for (depth, 0, ROTA_CGROUP_DEPTH) {
 		struct rota_tenant *tenant;
 		u32 *number;
 		u64 id;

@@ -40,8 +40,8 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 		if (!has_slots(tenant, buffer))
 			break;
 		sole = sole_vcpu(tenant, &t->m);
-		return sole != ROTA_NONE ? home_of(tenant, sole, buffer) :
-					   choose_home(p, t->m.tenant, t->last_cpu, now);
+		return sole != ROTA_NONE ? home_of(tenant, sole, buffer)
+					 : choose_home(p, t->m.tenant, t->last_cpu, now);
 	}
 	return background_cpu(p);
 }
