@@ -78,12 +78,11 @@ struct Run<'a> {
 impl Run<'_> {
     fn run(&self) -> Result<PolicyResult> {
         let (scenario, policy) = (self.scenario, self.options.policy);
+        let model = scenario.model()?;
+        let tenants = Tenants::create(scenario, &model, policy)?;
         self.say(&format!("control, {:.1} s", seconds(scenario.control)));
         let cpus: Vec<u32> = (0..scenario.cpus).collect();
         let control = control::run(&cpus, scenario.control)?;
-
-        let model = scenario.model()?;
-        let tenants = Tenants::create(scenario, &model, policy)?;
         let observer = Observer::attach(&tenants.observed()?)?;
         self.write_files()?;
         let mut daemon = self.start_rota()?;

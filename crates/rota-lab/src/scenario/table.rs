@@ -20,7 +20,9 @@ pub fn render(results: &[PolicyResult]) -> String {
     let mut text = String::new();
     let window_s = first.window_ns as f64 / 1e9;
     // Writing into a String cannot fail.
-    let _ = writeln!(text, "{}: {} CPUs, {window_s} s, {}\n", first.scenario, first.cpus, first.kernel);
+    let plural = if first.cpus == 1 { "" } else { "s" };
+    let _ =
+        writeln!(text, "{}: {} CPU{plural}, {window_s} s, {}\n", first.scenario, first.cpus, first.kernel);
     let _ = writeln!(text, "{}", groups(&rows, results.len()));
     for row in &rows {
         let _ = writeln!(text, "{}", line(row, &widths(&rows)));
