@@ -12,3 +12,4 @@ mod shared;
 
 pub use account::{Cause, CpuAccount, QueueAccount};
 pub use scheduler::{Installed, Options, SYSTEM, Scheduler, TenantKind, TenantSpec};
+pub use shared::RING;

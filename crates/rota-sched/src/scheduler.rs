@@ -160,7 +160,8 @@ impl Scheduler {
         let tenant_cpus: Vec<u32> =
             (0..options.nr_cpus).filter(|&cpu| !options.housekeeping.contains(cpu)).collect();
         self.spread_background(&tenant_cpus)?;
-        let class = if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
+        let class =
+            if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
         let spec = TenantSpec { id: SYSTEM, class: Class::Background, vcpus: 1, kind: TenantKind::Container };
         self.enter(spec)?;
         let mut tenants = self.tenants.borrow_mut();
@@ -292,14 +293,17 @@ impl Scheduler {
     }
 
     fn write_from_ns(&self, buffer: usize, from_ns: u64) {
-        let offset = offset_of!(Live, tables) + buffer * size_of::<TableRef>() + offset_of!(TableRef, from_ns);
+        let offset =
+            offset_of!(Live, tables) + buffer * size_of::<TableRef>() + offset_of!(TableRef, from_ns);
         self.loaded.live.write(offset, bytemuck::bytes_of(&from_ns));
     }
 
     /// The buffer of the table in force.
     fn in_force(&self, now_ns: u64) -> Option<usize> {
         let published = |&buffer: &usize| self.buffers[buffer].is_some_and(|table| table.from_ns <= now_ns);
-        (0..shared::NR_BUFFERS).filter(published).max_by_key(|&buffer| self.buffers[buffer].map(|table| table.from_ns))
+        (0..shared::NR_BUFFERS)
+            .filter(published)
+            .max_by_key(|&buffer| self.buffers[buffer].map(|table| table.from_ns))
     }
 
     /// Installs a table and waits until every CPU enacts it: two and a half rounds at the most.
@@ -326,7 +330,8 @@ impl Scheduler {
         self.write_from_ns(buffer, NEVER);
         let generation = self.generation + 1;
         self.fill(buffer, table.with_generation(generation), &placement)?;
-        let old_length_ns = old.and_then(|old| self.buffers[old]).map_or(placement.length_ns, |old| old.length_ns);
+        let old_length_ns =
+            old.and_then(|old| self.buffers[old]).map_or(placement.length_ns, |old| old.length_ns);
         let mut publish = Publish { buffer: buffer as u32, generation, ..Zeroable::zeroed() };
         publish.boundary_ns = boundary_ns(old_length_ns, placement.length_ns);
         self.loaded.call("publish_table", &mut publish)?;
@@ -372,11 +377,11 @@ impl Scheduler {
         if changed { self.rehome_all() } else { Ok(()) }
     }
 
-    /// The CPUs over which background threads are spread, each as often as its part of the idle time.
+    /// The CPUs over which background threads are spread, each as often as its part of the idle time: [`crate::RING`]
+    /// of them, or few that are repeated.
     pub fn spread_background(&self, cpus: &[u32]) -> Result<()> {
         ensure!(!cpus.is_empty(), "background threads need a CPU");
-        let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place * cpus.len() / shared::RING.max(cpus.len())]);
-        let ring = if cpus.len() < shared::RING { std::array::from_fn(|place| cpus[place % cpus.len()]) } else { ring };
+        let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place % cpus.len()]);
         self.loaded.live.write(offset_of!(Live, background_ring), bytemuck::bytes_of(&ring));
         Ok(())
     }
@@ -401,7 +406,9 @@ impl Scheduler {
 
     /// What each CPU has counted.
     pub fn cpus(&self) -> Result<Vec<CpuAccount>> {
-        (0..self.settings.nr_cpus).map(|cpu| Ok(CpuAccount::decode(cpu, &self.loaded.entry("cpus", cpu)?))).collect()
+        (0..self.settings.nr_cpus)
+            .map(|cpu| Ok(CpuAccount::decode(cpu, &self.loaded.entry("cpus", cpu)?)))
+            .collect()
     }
 
     /// The table in force, 0 if there is none.

@@ -9,7 +9,7 @@ pub const NEVER: u64 = u64::MAX;
 /// Table buffers in the kernel.
 pub const NR_BUFFERS: usize = 2;
 /// Entries of the ring that spreads background threads over CPUs.
-pub const RING: usize = 64;
+pub const RING: usize = 1024;
 /// Causes of lost time.
 pub const NR_CAUSES: usize = 6;
 /// CPU numbers are below this.
@@ -183,6 +183,9 @@ mod tests {
             text += &format!("_Static_assert({name} == {value}, \"\");\n");
         }
         assert!(compiles(&text), "shared.rs and shared.h differ");
-        assert!(!compiles("_Static_assert(sizeof(struct rota_tenant) == 1, \"\");"), "the check checks nothing");
+        assert!(
+            !compiles("_Static_assert(sizeof(struct rota_tenant) == 1, \"\");"),
+            "the check checks nothing"
+        );
     }
 }

@@ -9,8 +9,8 @@
  *   header | cpus[nr_cpus] | vcpus[nr_vcpus] | slots[nr_slots] | slices[nr_slices] | locals[nr_locals]
  *
  * Sections start at the byte offsets that the header gives (multiples of 64), in this order, without overlap. All
- * integers are little-endian; every other reference is an index into a section, never an address. Reserved fields are 0,
- * and so is what lies between sections.
+ * integers are little-endian; every other reference is an index into a section, never an address. Reserved fields are
+ * 0, and so is what lies between sections.
  * The CPUs' runs of slots, slices and locals follow each other in CPU order and together make up their sections.
  *
  * Look-up (after Tableau, thesis section 4.2.1): a CPU's slots repeat every length_ns from time zero of

@@ -1,11 +1,10 @@
 //! Where background tenants run: their threads are spread over the CPUs in proportion to what each CPU has left for
 //! them (thesis section 4.3: the background tier is re-partitioned by the idle time measured over the last rounds).
 
-/// Entries of the ring over which the scheduler spreads background threads.
-const RING: usize = 64;
+use rota_sched::RING;
 
 /// So many entries must change before a new ring is worth its moves.
-const CHANGE_MIN: usize = 4;
+const CHANGE_MIN: usize = RING / 16;
 
 /// Remembers the ring in force.
 #[derive(Debug, Default)]
@@ -78,14 +77,14 @@ mod tests {
     #[test]
     fn cpus_get_entries_in_proportion_and_interleaved() {
         let ring = ring(&[(0, 300), (1, 100), (2, 0)]);
-        assert_eq!((count(&ring, 0), count(&ring, 1), count(&ring, 2)), (48, 16, 0));
+        assert_eq!((count(&ring, 0), count(&ring, 1), count(&ring, 2)), (RING * 3 / 4, RING / 4, 0));
         assert!(ring.windows(4).all(|four| count(four, 1) <= 2 && count(four, 0) >= 2));
     }
 
     #[test]
     fn a_saturated_host_shares_its_floor_equally() {
         let ring = ring(&[(4, 0), (5, 0)]);
-        assert_eq!((count(&ring, 4), count(&ring, 5)), (32, 32));
+        assert_eq!((count(&ring, 4), count(&ring, 5)), (RING / 2, RING / 2));
         assert!(super::ring(&[]).is_empty());
     }
 
