@@ -176,18 +176,22 @@ mod tests {
     }
 
     #[test]
-    fn it_is_stopped_by_a_signal_and_killed_when_dropped() {
+    fn it_is_stopped_by_a_signal() {
         let folder = tempfile::tempdir().unwrap();
         let ready = folder.path().join("ready");
-        let mut process =
-            shell("trap 'exit 0' TERM; touch ready; while :; do sleep 0.01; done", folder.path());
-        drop(process);
-        process = shell(
-            &format!("trap 'exit 0' TERM; touch {0:?}; while :; do sleep 0.01; done", ready),
-            folder.path(),
-        );
+        let script = format!("trap 'exit 0' TERM; touch {ready:?}; while :; do sleep 0.01; done");
+        let mut process = shell(&script, folder.path());
         process.wait_until_ready(Duration::from_secs(20), || ready.exists()).unwrap();
         process.stop(Duration::from_secs(20)).unwrap();
+    }
+
+    #[test]
+    fn it_is_killed_when_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let process = shell("exec sleep 1000", folder.path());
+        let pid = Pid::from_raw(process.child.id().cast_signed());
+        drop(process);
+        assert_eq!(kill(pid, None), Err(nix::errno::Errno::ESRCH));
     }
 
     #[test]
