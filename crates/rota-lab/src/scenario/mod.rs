@@ -4,7 +4,6 @@ mod histogram;
 mod policy;
 mod program;
 pub mod result;
-pub mod table;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rota_model::config::{self, Source};

@@ -189,3 +189,20 @@ pub struct Requests {
     /// All latencies.
     pub histogram: Histogram,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_that_did_not_want_its_share_did_not_miss_it() {
+        let result: PolicyResult = serde_json::from_str(include_str!("../../scenarios/sample-result.json"))
+            .expect("the sample is a result");
+        let mut tenant = result.tenants[0].clone();
+        (tenant.promised_share, tenant.latency_bound_ns) = (Some(0.2), Some(20_000_000));
+        (tenant.received_share, tenant.blackouts.wanted_ns) = (0.1, 10_000_000_000);
+        assert!(tenant.is_short(10_000_000_000));
+        tenant.blackouts.wanted_ns /= 2;
+        assert!(!tenant.is_short(10_000_000_000));
+    }
+}

@@ -5,10 +5,6 @@ use rota_lab::scenario::result::{PolicyResult, TenantResult};
 
 use super::format;
 
-/// A tenant that was running or runnable for this part of the window wanted all that it could get. The rest is what
-/// its start and its own system calls take.
-const HUNGRY: f64 = 0.99;
-
 /// How one policy treated the tenants that have a promise.
 pub struct Summary<'a> {
     /// Which policy.
@@ -53,8 +49,8 @@ impl<'a> Summary<'a> {
             policy: result.policy,
             reserved: reserved.len(),
             worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
-            late: names(&|tenant| is_late(tenant)),
-            short: names(&|tenant| is_short(tenant, result.window_ns)),
+            late: names(&|tenant| tenant.is_late()),
+            short: names(&|tenant| tenant.is_short(result.window_ns)),
             control_ns: result.control.iter().map(|control| control.gaps.longest_ns).max().unwrap_or(0),
         }
     }
@@ -81,22 +77,6 @@ impl<'a> Summary<'a> {
 
 fn times_bound(longest_ns: u64, bound_ns: u64) -> f64 {
     longest_ns as f64 / bound_ns.max(1) as f64
-}
-
-/// Whether a tenant waited beyond its bound.
-pub fn is_late(tenant: &TenantResult) -> bool {
-    tenant.latency_bound_ns.is_some_and(|bound_ns| tenant.blackouts.longest_ns > bound_ns)
-}
-
-/// Whether a tenant wanted its share and missed it. A window may begin and end in the tenant's longest wait, so what is
-/// due to it in a window W is U (W - L): the periodic resource's supply bound (Shin and Lee 2003) in our words.
-pub fn is_short(tenant: &TenantResult, window_ns: u64) -> bool {
-    let (Some(share), Some(bound_ns)) = (tenant.promised_share, tenant.latency_bound_ns) else {
-        return false;
-    };
-    let wanted = tenant.blackouts.wanted_ns as f64 >= HUNGRY * window_ns as f64;
-    let due = share * (1.0 - bound_ns as f64 / window_ns.max(1) as f64);
-    wanted && tenant.received_share < due
 }
 
 /// A policy's name for people.

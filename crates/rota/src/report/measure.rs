@@ -3,7 +3,6 @@
 use rota_lab::scenario::Policy;
 use rota_lab::scenario::result::{PolicyResult, TenantResult};
 
-use super::finding::{is_late, is_short};
 use super::format;
 
 /// One tenant under each policy that has it.
@@ -75,11 +74,11 @@ const TABLES: &[(&str, &[Measure])] = &[
             ("Share received", |tenant, window_ns| {
                 Some(Figure {
                     text: format::share(tenant.received_share),
-                    is_broken: is_short(tenant, window_ns),
+                    is_broken: tenant.is_short(window_ns),
                 })
             }),
             ("Longest blackout", |tenant, _| {
-                Some(Figure { text: format::time(tenant.blackouts.longest_ns), is_broken: is_late(tenant) })
+                Some(Figure { text: format::time(tenant.blackouts.longest_ns), is_broken: tenant.is_late() })
             }),
         ],
     ),
