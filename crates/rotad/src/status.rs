@@ -1,7 +1,7 @@
 //! What `rota status` shows, and the socket it comes through.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub const SOCKET: &str = "/run/rota/rota.sock";
 
 /// A client that does not read or a daemon that does not answer is given up after this.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The daemon at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ impl Server {
             error => anyhow!("locking {}: {error}", lock_path.display()),
         })?;
         match std::fs::remove_file(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("replacing {}", path.display()));
             }
             _ => {}
@@ -248,7 +248,14 @@ pub fn ask(path: &Path) -> Result<Status> {
         .with_context(|| format!("no daemon answers at {} (is `rota up` running?)", path.display()))?;
     stream.set_read_timeout(Some(PATIENCE)).context("setting up the socket")?;
     let mut text = String::new();
-    stream.read_to_string(&mut text).with_context(|| format!("reading from {}", path.display()))?;
+    stream.read_to_string(&mut text).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock => anyhow!(
+            "the daemon at {} did not answer within {} s; it may be loading the scheduler, try again",
+            path.display(),
+            PATIENCE.as_secs()
+        ),
+        _ => anyhow!("reading from {}: {error}", path.display()),
+    })?;
     serde_json::from_str(&text).context("the daemon answers in the words of another version of rota")
 }
 
