@@ -1,5 +1,7 @@
 //! Boots kernels and runs trivial commands: what every other use of the lab stands on.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use rota_lab::{Clock, Image, Kernel, Outcome, Vm};
 use std::time::Duration;
 
