@@ -12,8 +12,10 @@
 //! - Who has a reservation keeps it. Who comes and does not fit is background, and is looked at again with each change.
 
 mod admission;
+mod event;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,90 +27,11 @@ use crate::cgroup::Found;
 use crate::planning::{Grants, propose};
 use crate::status::State;
 use admission::Admission;
+pub use event::{Action, Event};
+use told::Told;
 
 /// Changes within this time go into one plan.
 const SETTLE_NS: u64 = 20_000_000;
-
-/// Something that happened.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The configuration was read anew, without error.
-    Configured(Model),
-    /// A tenant's cgroup was found.
-    Appeared {
-        /// Its name.
-        tenant: String,
-        /// The cgroup.
-        cgroup: Found,
-    },
-    /// A tenant's cgroup is gone, or the tenant is not configured any more.
-    Vanished {
-        /// Its name.
-        tenant: String,
-    },
-    /// The vCPU threads in a tenant's cgroup, by vCPU number.
-    Threads {
-        /// Its name.
-        tenant: String,
-        /// All of them.
-        threads: BTreeMap<u32, i32>,
-    },
-    /// The table of the last [`Action::Install`] was published.
-    Installed {
-        /// Its generation.
-        generation: u64,
-        /// When all CPUs adopt it.
-        adopted_at_ns: u64,
-    },
-    /// The table of the last [`Action::Install`] was not published.
-    NotInstalled {
-        /// Why.
-        reason: String,
-        /// When to try again.
-        retry_at_ns: u64,
-    },
-    /// Time has passed; see [`Life::deadline_ns`].
-    Tick,
-}
-
-/// Something to do, in this order.
-#[derive(Debug)]
-pub enum Action {
-    /// Tell the scheduler about a tenant.
-    Set(TenantSpec),
-    /// Forget a tenant.
-    Remove(TenantId),
-    /// A cgroup is a tenant's.
-    Bind {
-        /// The kernel's id of it.
-        cgroup: u64,
-        /// Whose.
-        id: TenantId,
-    },
-    /// A cgroup is nobody's any more.
-    Unbind {
-        /// The kernel's id of it.
-        cgroup: u64,
-    },
-    /// A thread is a tenant's vCPU.
-    BindThread {
-        /// The thread.
-        tid: i32,
-        /// Whose.
-        id: TenantId,
-        /// Which.
-        index: u32,
-    },
-    /// A thread is no vCPU any more.
-    UnbindThread {
-        /// The thread.
-        tid: i32,
-    },
-    /// Publish a table, then answer with [`Event::Installed`] or [`Event::NotInstalled`].
-    Install(Certified),
-    /// Tell the operator.
-    Say(String),
-}
 
 /// A table: what it promises.
 #[derive(Clone, Debug, Default)]
@@ -136,14 +59,6 @@ struct Entry {
     threads: BTreeMap<u32, i32>,
     refused: Option<String>,
     told: Told,
-}
-
-/// What the scheduler was told about a tenant.
-#[derive(Clone, Debug, Default)]
-struct Told {
-    spec: Option<TenantSpec>,
-    cgroup: Option<u64>,
-    threads: BTreeMap<i32, u32>,
 }
 
 /// One tenant, for status and accounts.
@@ -495,7 +410,7 @@ impl Life {
                 free.insert(id);
             }
             if let Some(entry) = self.entries.get_mut(&id) {
-                tell(id, &entry.told, &shall, actions);
+                told::tell(id, &entry.told, &shall, actions);
                 entry.told = shall;
             }
         }
@@ -535,32 +450,6 @@ fn weaker(one: Reservation, other: Reservation) -> Reservation {
         share: one.share.min(other.share),
         latency_ns: one.latency_ns.max(other.latency_ns),
         capped: one.capped && other.capped,
-    }
-}
-
-/// The actions that lead from what was told to what shall be: what no longer holds first, then the tenant itself, then
-/// what is the tenant's.
-fn tell(id: TenantId, told: &Told, shall: &Told, actions: &mut Vec<Action>) {
-    for (&tid, index) in &told.threads {
-        if shall.threads.get(&tid) != Some(index) {
-            actions.push(Action::UnbindThread { tid });
-        }
-    }
-    if let Some(cgroup) = told.cgroup.filter(|cgroup| shall.cgroup != Some(*cgroup)) {
-        actions.push(Action::Unbind { cgroup });
-    }
-    match &shall.spec {
-        Some(spec) if told.spec.as_ref() != Some(spec) => actions.push(Action::Set(spec.clone())),
-        None if told.spec.is_some() => actions.push(Action::Remove(id)),
-        _ => {}
-    }
-    if let Some(cgroup) = shall.cgroup.filter(|cgroup| told.cgroup != Some(*cgroup)) {
-        actions.push(Action::Bind { cgroup, id });
-    }
-    for (&tid, &index) in &shall.threads {
-        if told.threads.get(&tid) != Some(&index) {
-            actions.push(Action::BindThread { tid, id, index });
-        }
     }
 }
 
