@@ -50,14 +50,13 @@ pub enum Infeasible {
         /// Where anything may be planned.
         usable: CpuSet,
     },
-    /// Some CPU has time left, but no single one has enough.
+    /// The CPUs have room in sum, but this vCPU found none for it.
     #[error(
-        "tenant `{tenant}`: vCPU {index} with share {share} fits on none of its {allowed} CPUs, where {free} is the \
-         most that is free on one; it needs splitting over CPUs, which this version does not do; lower a share, \
+        "tenant `{tenant}`: vCPU {index} with share {share} fits on none of its {allowed} CPUs{reason}; lower a share, \
          widen its affinity or add a CPU",
-        free = decimal(*free_ppb)
+        reason = no_room(*share, *largest_ppb, *total_ppb)
     )]
-    Fragmented {
+    NoRoom {
         /// The tenant's name.
         tenant: String,
         /// Which of its vCPUs.
@@ -66,8 +65,10 @@ pub enum Infeasible {
         share: Share,
         /// How many CPUs it may use.
         allowed: usize,
-        /// The largest share that is free on one of them; 0 where a whole CPU is wanted and none is empty.
-        free_ppb: u64,
+        /// The most that was left on one of them when it was its turn, in parts per billion of a CPU.
+        largest_ppb: u64,
+        /// What was left on all of them.
+        total_ppb: u64,
     },
     /// A CPU's shortest slot is so short that its part of the table would not fit the table's format.
     #[error(
@@ -87,6 +88,19 @@ pub enum Infeasible {
         /// Who is planned there, separated by commas.
         tenants: String,
     },
+}
+
+fn no_room(share: Share, largest_ppb: u64, total_ppb: u64) -> String {
+    if share == Share::ONE {
+        return ": it wants one to itself, and none is empty".to_owned();
+    }
+    if total_ppb < u64::from(share.ppb()) {
+        return format!(", which have {} left between them", decimal(total_ppb));
+    }
+    format!(
+        ", of which none has more than {} left; it needs splitting over CPUs, which this version does not do",
+        decimal(largest_ppb)
+    )
 }
 
 /// Parts per billion as a decimal fraction, exactly.

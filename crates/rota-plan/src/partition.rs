@@ -39,11 +39,12 @@ impl Item<'_> {
     }
 }
 
-/// The item that found no CPU, and the most that was free on one it may use.
+/// The item that found no CPU, and what was free on those that it may use: the most on one, and all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unplaced {
     pub item: usize,
-    pub free: u64,
+    pub largest: u64,
+    pub total: u64,
 }
 
 /// The CPU (0 .. `cpus`) of every item. Each CPU takes loads up to `capacity` in sum, or one whole item.
@@ -70,7 +71,7 @@ pub(crate) fn partition(
                 room.take(cpu, &items[item]);
                 places[item] = cpu;
             }
-            None => return Err(Unplaced { item, free: room.most_free(&items[item]) }),
+            None => return Err(room.without(item, &items[item])),
         }
     }
     Ok(places)
@@ -124,15 +125,12 @@ impl Room {
         self.ordered.insert((self.free[cpu], Reverse(cpu)));
     }
 
-    fn most_free(&self, item: &Item) -> u64 {
-        if item.is_whole() {
-            return 0;
-        }
-        let most = match item.allowed {
-            Some(allowed) => allowed.iter().map(|&cpu| self.free[cpu]).max(),
-            None => self.free.iter().copied().max(),
+    fn without(&self, item: usize, wanted: &Item) -> Unplaced {
+        let free: Vec<u64> = match wanted.allowed {
+            Some(allowed) => allowed.iter().map(|&cpu| self.free[cpu]).collect(),
+            None => self.free.clone(),
         };
-        most.unwrap_or(0)
+        Unplaced { item, largest: free.iter().copied().max().unwrap_or(0), total: free.iter().sum() }
     }
 }
 
@@ -158,20 +156,23 @@ mod tests {
         assert_eq!(place(&[50, HYPERPERIOD_NS, 50], 2, Placement::WorstFit), Ok(vec![1, 0, 1]));
         assert_eq!(
             place(&[HYPERPERIOD_NS, HYPERPERIOD_NS, 1], 2, Placement::BestFit),
-            Err(Unplaced { item: 2, free: 0 })
+            Err(Unplaced { item: 2, largest: 0, total: 0 })
         );
     }
 
     #[test]
     fn a_misfit_is_told_what_is_free() {
-        assert_eq!(place(&[60, 60, 60], 2, Placement::WorstFit), Err(Unplaced { item: 2, free: 40 }));
+        assert_eq!(
+            place(&[60, 60, 60], 2, Placement::WorstFit),
+            Err(Unplaced { item: 2, largest: 40, total: 80 })
+        );
     }
 
     #[test]
     fn the_choosiest_may_go_first() {
         let items = [Item { load: 60, allowed: None }, Item { load: 50, allowed: Some(&[0]) }];
         let by = |order| partition(&items, 2, 100, order, Placement::WorstFit);
-        assert_eq!(by(Order::Size), Err(Unplaced { item: 1, free: 40 }));
+        assert_eq!(by(Order::Size), Err(Unplaced { item: 1, largest: 40, total: 40 }));
         assert_eq!(by(Order::Choosiest), Ok(vec![1, 0]));
     }
 }

@@ -65,6 +65,10 @@ fn place(
     cpus: usize,
     placement: Placement,
 ) -> Result<(Vec<Task>, Vec<usize>), Infeasible> {
+    let placements = [placement, Placement::BestFit];
+    let placements = if placement == Placement::BestFit { &placements[..1] } else { &placements };
+    let choosy = demands.iter().any(|demand| demand.allowed.is_some());
+    let orders = if choosy { &[Order::Size, Order::Choosiest][..] } else { &[Order::Size] };
     let mut refused = None;
     for choice in [Choice::Longest, Choice::LeastWaste] {
         let tasks = tasks(model, demands, choice)?;
@@ -76,8 +80,8 @@ fn place(
                 allowed: demand.allowed.as_deref(),
             })
             .collect();
-        for placement in [placement, Placement::BestFit] {
-            for order in [Order::Size, Order::Choosiest] {
+        for &placement in placements {
+            for &order in orders {
                 match partition(&items, cpus, capacity(model), order, placement) {
                     Ok(places) => return Ok((tasks, places)),
                     Err(unplaced) => refused = refused.or(Some(unplaced)),
@@ -86,7 +90,7 @@ fn place(
         }
     }
     // Every way was refused, the plainest first: that one is the easiest to understand.
-    Err(fragmented(model, demands, cpus, refused.unwrap_or(Unplaced { item: 0, free: 0 })))
+    Err(no_room(model, demands, cpus, refused.unwrap_or(Unplaced { item: 0, largest: 0, total: 0 })))
 }
 
 fn tasks(model: &Model, demands: &[Demand], choice: Choice) -> Result<Vec<Task>, Infeasible> {
@@ -111,6 +115,8 @@ fn capacity(model: &Model) -> u64 {
 /// simulated once. Sorts what each carries by period: the timetable's tasks are in that order.
 fn simulate(model: &Model, tasks: &[Task], carried: &mut [Vec<u32>]) -> Vec<Option<Rc<Timetable>>> {
     let slot_min_ns = model.host.slot_min_ns.max(SLOT_MIN_NS);
+    // Placed tasks leave the floor free; periods changed afterwards may take a tenth of it for their rounding.
+    let load_max = capacity(model) + (HYPERPERIOD_NS - capacity(model)) / 10;
     let mut known: HashMap<Vec<Task>, Rc<Timetable>> = HashMap::new();
     let mut one = |vcpus: &mut Vec<u32>| {
         vcpus.sort_by_key(|&vcpu| (tasks[vcpu as usize], vcpu));
@@ -121,7 +127,7 @@ fn simulate(model: &Model, tasks: &[Task], carried: &mut [Vec<u32>]) -> Vec<Opti
         if let Some(timetable) = known.get(&key) {
             return Some(timetable.clone());
         }
-        let made = Rc::new(timetable(&key, capacity(model), slot_min_ns));
+        let made = Rc::new(timetable(&key, load_max, slot_min_ns));
         known.insert(key, made.clone());
         Some(made)
     };
@@ -179,14 +185,16 @@ fn assemble(
     Plan { table_length_ns, cpus: plans, vcpus, short_slots }
 }
 
-fn fragmented(model: &Model, demands: &[Demand], cpus: usize, unplaced: Unplaced) -> Infeasible {
+fn no_room(model: &Model, demands: &[Demand], cpus: usize, unplaced: Unplaced) -> Infeasible {
     let demand = &demands[unplaced.item];
-    Infeasible::Fragmented {
+    let ppb = |load: u64| load * WHOLE / HYPERPERIOD_NS;
+    Infeasible::NoRoom {
         tenant: model.tenants[demand.tenant as usize].name.clone(),
         index: demand.index,
         share: demand.reservation.share,
         allowed: demand.allowed.as_ref().map_or(cpus, |allowed| allowed.len()),
-        free_ppb: unplaced.free * WHOLE / HYPERPERIOD_NS,
+        largest_ppb: ppb(unplaced.largest),
+        total_ppb: ppb(unplaced.total),
     }
 }
 

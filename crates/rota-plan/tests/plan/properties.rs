@@ -8,7 +8,7 @@ use rota_model::{Class, CpuSet, Model, Reservation, Share, Tenant};
 use rota_plan::{Infeasible, Options, Placement, plan};
 
 use crate::checker::check;
-use crate::models::{MS, host, model};
+use crate::models::{MS, host, model, reserved};
 
 #[derive(Clone, Debug)]
 struct Host {
@@ -81,6 +81,12 @@ fn to_model(random: &Host) -> Model {
     model(machine, tenants)
 }
 
+/// Whether a budget may be below a 65,536th of the longest table: the period is a quarter of the latency at least.
+fn has_tiny_budget(model: &Model) -> bool {
+    let reservations = model.tenants.iter().filter_map(Tenant::reservation);
+    reservations.into_iter().any(|reservation| reservation.share.of(reservation.latency_ns / 4) < 1_568)
+}
+
 #[test]
 fn every_plan_keeps_its_promises() {
     let mut runner = TestRunner::new(Config { cases: 2_000, failure_persistence: None, ..Config::default() });
@@ -96,7 +102,7 @@ fn every_plan_keeps_its_promises() {
                 planned.set(planned.get() + 1);
                 check(&model, &plan).map_err(TestCaseError::fail)
             }
-            Err(Infeasible::Slices { .. }) => {
+            Err(Infeasible::Slices { .. }) if random.floor_ppb > 0 && !has_tiny_budget(&model) => {
                 Err(TestCaseError::fail("no table with slots of a useful length"))
             }
             Err(_) => {
@@ -108,7 +114,7 @@ fn every_plan_keeps_its_promises() {
     result.unwrap();
     // A generator that makes only one kind shows nothing.
     let (planned, refused) = (planned.get(), refused.get());
-    assert!(planned > 500 && refused > 100, "{planned} planned, {refused} refused");
+    assert!(planned > 500 && refused > 20, "{planned} planned, {refused} refused");
 }
 
 /// Below half of every CPU's capacity no vCPU can fail to find room, wherever the others went.
@@ -130,4 +136,43 @@ fn light_hosts_are_never_refused() {
         }
     });
     result.unwrap();
+}
+
+/// Where budgets are long enough, next to no slot stays short.
+#[test]
+fn short_slots_are_rare() {
+    let mut runner = TestRunner::new(Config { cases: 300, failure_persistence: None, ..Config::default() });
+    let (slots, short) = (Cell::new(0), Cell::new(0));
+    let result = runner.run(&hosts(), |random| {
+        let mut model = to_model(&Host { slot_min_ns: 50_000, ..random });
+        for tenant in &mut model.tenants {
+            let Class::Reserved(reservation) = &mut tenant.class else { continue };
+            reservation.latency_ns = reservation.latency_ns.max(10 * MS);
+            reservation.share = reservation.share.max(Share::from_fraction(0.02).unwrap());
+        }
+        if let Ok(plan) = plan(&model, &Options::default()) {
+            slots.set(slots.get() + plan.cpus.iter().map(|cpu| cpu.slots.len()).sum::<usize>());
+            short.set(short.get() + plan.short_slots);
+        }
+        Ok(())
+    });
+    result.unwrap();
+    let (slots, short) = (slots.get(), short.get());
+    assert!(slots > 10_000 && short * 10_000 < slots, "{short} of {slots} are short");
+}
+
+/// Filled to the floor with unlike periods: as they are they cut some slot too short for the table's format, and shorter
+/// ones need a little of the floor for their rounding.
+#[test]
+fn a_cpu_filled_with_unlike_periods_has_a_table() {
+    let latencies = [1, 1, 5, 10, 20, 30, 100];
+    let parts: Vec<u64> = (0..40).map(|vcpu| 4 + vcpu * 37 % 96).collect();
+    let sum: u64 = parts.iter().sum();
+    let tenants = (0..40).map(|vcpu| {
+        let share = 0.99499 * parts[vcpu] as f64 / sum as f64;
+        reserved(&format!("t{vcpu}"), 1, share, latencies[vcpu % latencies.len()] * MS)
+    });
+    let machine = rota_model::Host { floor_ppb: 5_000_000, ..host("0", "") };
+    let model = model(machine, tenants);
+    check(&model, &plan(&model, &Options::default()).unwrap()).unwrap();
 }

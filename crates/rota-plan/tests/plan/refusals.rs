@@ -1,7 +1,7 @@
 //! What cannot be planned is refused in words that an operator can act on.
 
-use rota_model::{Host, Model, Share, Tenant};
-use rota_plan::{Infeasible, Options, plan};
+use rota_model::{Host, Model, Tenant};
+use rota_plan::{Options, plan};
 
 use crate::models::{MS, host, model, on, reserved};
 
@@ -38,9 +38,8 @@ fn three_of_0_6_do_not_fit_on_two_cpus() {
     let model = model(host("0-1", ""), [25, 50, 100].map(|l| reserved(&format!("vm-{l}"), 1, 0.6, l * MS)));
     assert_eq!(
         refusal(&model),
-        "tenant `vm-100`: vCPU 0 with share 0.6 fits on none of its 2 CPUs, where 0.4 is the most that is free on \
-         one; it needs splitting over CPUs, which this version does not do; lower a share, widen its affinity or add \
-         a CPU"
+        "tenant `vm-100`: vCPU 0 with share 0.6 fits on none of its 2 CPUs, of which none has more than 0.4 left; \
+         it needs splitting over CPUs, which this version does not do; lower a share, widen its affinity or add a CPU"
     );
 }
 
@@ -50,11 +49,10 @@ fn affinity_is_honoured_or_refused() {
     let options = Options::default();
     let free = plan(&model(host("0-3", "0"), tenants("2-3")), &options).unwrap();
     assert_eq!(free.vcpus.iter().map(|vcpu| vcpu.cpus[0]).collect::<Vec<_>>(), [2, 3, 1]);
-    let fragmented = plan(&model(host("0-3", "0"), tenants("3")), &options).unwrap_err();
-    let (tenant, share) = ("a".to_owned(), Share::from_fraction(0.6).unwrap());
     assert_eq!(
-        fragmented,
-        Infeasible::Fragmented { tenant, index: 1, share, allowed: 1, free_ppb: 400_000_000 }
+        refusal(&model(host("0-3", "0"), tenants("3"))),
+        "tenant `a`: vCPU 1 with share 0.6 fits on none of its 1 CPUs, which have 0.4 left between them; lower a \
+         share, widen its affinity or add a CPU"
     );
     assert_eq!(
         refusal(&model(host("0-3", "0"), tenants("0"))),
@@ -65,13 +63,13 @@ fn affinity_is_honoured_or_refused() {
 
 #[test]
 fn a_whole_cpu_needs_an_empty_one() {
-    let model =
-        model(host("0-1", ""), [on("1", reserved("a", 1, 0.1, 20 * MS)), on("1", reserved("b", 1, 1.0, MS))]);
-    let Infeasible::Fragmented { tenant, free_ppb, .. } = plan(&model, &Options::default()).unwrap_err()
-    else {
-        panic!("refused for another reason");
-    };
-    assert_eq!((tenant.as_str(), free_ppb), ("a", 0));
+    let whole = |vcpus| model(host("0-1", ""), [on("1", reserved("db", vcpus, 1.0, MS))]);
+    assert!(plan(&whole(1), &Options::default()).is_ok());
+    assert_eq!(
+        refusal(&whole(2)),
+        "tenant `db`: vCPU 1 with share 1 fits on none of its 1 CPUs: it wants one to itself, and none is empty; \
+         lower a share, widen its affinity or add a CPU"
+    );
 }
 
 #[test]
@@ -80,7 +78,7 @@ fn shares_too_small_for_any_table_are_refused() {
     let model = model(host("0", ""), [tiny, reserved("big", 1, 0.5, 20 * MS)]);
     assert_eq!(
         refusal(&model),
-        "CPU 0: its shortest slot would be 1ns in a length of 51.3513ms, more than 65536 slices; give its tenants \
+        "CPU 0: its shortest slot would be 1ns in a length of 17.1171ms, more than 65536 slices; give its tenants \
          equal latencies or larger shares: tiny, big"
     );
 }
