@@ -165,13 +165,20 @@ static __always_inline void turn_begins(struct cpu_ctx *c, u32 level, u64 now)
 	read_stolen(&c->interrupt_ns, &c->steal_ns);
 }
 
+/* A grant is taken in what is left between slots, in several pieces if need be. */
+static __always_inline void charge_floor(struct floor *floor, u64 used, u64 now)
+{
+	floor->left_ns -= min_time(floor->left_ns, used);
+	floor->served = now;
+}
+
 /* What the turn took from what it was given, by level. */
 static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u64 now)
 {
 	switch (c->level) {
 	case ROTA_LEVEL_BACKGROUND:
 		c->account.background_ns += used;
-		c->background_served = now;
+		c->background.served = now;
 		break;
 	case ROTA_LEVEL_SECOND:
 		if (c->second_local < ROTA_LOCALS_MAX)
@@ -184,6 +191,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 	case ROTA_LEVEL_FLOOR:
 		c->account.background_ns += used;
 		count_lost(cpu, ROTA_CAUSE_FLOOR, c->turn_since, now);
+		charge_floor(c->floor_is_pinned ? &c->pinned : &c->background, used, now);
 		break;
 	case ROTA_LEVEL_KERNEL:
 		count_lost(cpu, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);
@@ -191,7 +199,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 	}
 }
 
-/* Settles what a queue used on this CPU since the turn began. */
+/* Settles what a queue used on this CPU since the turn began, or was last settled. */
 __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
@@ -201,9 +209,11 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 	if (!c || !q)
 		return 0;
 	used = now - c->turn_since;
-	read_stolen(&interrupt, &steal);
-	interrupt -= c->interrupt_ns;
-	steal -= c->steal_ns;
+	interrupt = c->interrupt_ns;
+	steal = c->steal_ns;
+	read_stolen(&c->interrupt_ns, &c->steal_ns);
+	interrupt = c->interrupt_ns - interrupt;
+	steal = c->steal_ns - steal;
 	c->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
 	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	bpf_spin_lock(&q->lock);

@@ -105,7 +105,7 @@ static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 bu
 /* A housekeeping CPU: the system, and whatever is bound to this CPU. */
 __noinline bool pick_housekeeping(u32 cpu)
 {
-	return serve_floor(cpu, false) || serve(cpu, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	return serve_floor(cpu) || serve(cpu, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
 	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
 }
@@ -116,22 +116,27 @@ __noinline bool pick_tenant(u32 cpu)
 
 	if (!c)
 		return false;
-	return serve_floor(cpu, true) || serve_owner(cpu) || serve_floor(cpu, false) || serve_second_level(cpu) ||
+	return serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
 	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end) ||
 	       serve(cpu, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
 }
 
-/* What ran until now goes on, without leaving the CPU; the old turn is settled, a new one begins. */
-static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
+/* Budgets and grants are charged for what ran until now before they decide who is next: it is stopped only afterwards. */
+static __always_inline void settle_prev(struct task_struct *prev, u32 cpu, u64 now)
 {
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
 
-	if (!t)
-		return;
-	turn_ends(cpu, t->m.queue, c->now);
+	if (t && t->running)
+		turn_ends(cpu, t->m.queue, now);
+}
+
+/* What ran until now goes on, without leaving the CPU: a new turn begins. */
+static __always_inline void keep_prev(struct cpu_ctx *c, struct task_struct *prev)
+{
 	turn_begins(c, c->picked, c->now);
-	scx_set_slice(prev, ROTA_QUANTUM_NS);
+	if (prev)
+		scx_set_slice(prev, ROTA_QUANTUM_NS);
 }
 
 /* Nothing to run. The timer is set if a thread waits for a slot of this CPU, or a new table is about to come. */
@@ -159,6 +164,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	c->now = bpf_ktime_get_ns();
 	table_look_up(cpu, c->now, &slot);
+	settle_prev(prev, cpu, c->now);
 	enter_slot(c, cpu, &slot, c->now);
 	c->buffer = slot.buffer;
 	c->prev_dsq = dsq_of_prev(prev, cpu, slot.buffer, c->now);
@@ -167,7 +173,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (c->keeps_prev)
-		keep_prev(c, cpu, prev);
+		keep_prev(c, prev);
 	arm(c, c->until_ns);
 }
 
@@ -333,7 +339,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->housekeeping = cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->until_ns = c->slot_end = ROTA_NEVER;
-	c->background_served = c->pinned_served = bpf_ktime_get_ns();
+	c->background.served = c->pinned.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
 	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);

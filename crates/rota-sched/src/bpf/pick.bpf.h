@@ -226,31 +226,47 @@ __noinline bool serve_second_level(u32 cpu)
 	return second_turn(cpu, true) || second_turn(cpu, false);
 }
 
-/* What waits in `dsq` has waited longer than `wait`: it gets a grant. Nothing waiting counts as served. */
-static __always_inline bool serve_overdue(u32 cpu, struct cpu_ctx *c, u64 dsq, u64 *served, u64 wait, u64 grant)
+/* What waits in `dsq` and has waited longer than `wait` gets a grant, and the CPU until it is used up or `until`. */
+__noinline bool serve_overdue(u32 cpu, bool pinned, u64 wait, u64 grant, u64 until)
 {
-	if (scx_bpf_dsq_nr_queued(dsq) <= 0) {
-		*served = c->now;
-		return false;
-	}
-	if (c->now - *served <= wait || !serve(cpu, dsq, ROTA_LEVEL_FLOOR, c->now + grant))
-		return false;
-	*served = c->now;
-	return true;
-}
-
-/* The floor, in unreserved time; or, for what has starved for seconds, in anyone's. */
-__noinline bool serve_floor(u32 cpu, bool starving)
-{
+	u64 dsq = pinned ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct floor *floor;
 
 	if (!c)
 		return false;
-	return serve_overdue(cpu, c, DSQ_PINNED(cpu), &c->pinned_served,
-			     starving ? ROTA_STARVING_NS : ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS) ||
-	       serve_overdue(cpu, c, DSQ_BACKGROUND(cpu), &c->background_served,
-			     starving ? ROTA_STARVING_NS : ROTA_FLOOR_WAIT_NS,
-			     starving ? ROTA_PINNED_GRANT_NS : ROTA_FLOOR_GRANT_NS);
+	floor = pinned ? &c->pinned : &c->background;
+	if (scx_bpf_dsq_nr_queued(dsq) <= 0 && c->prev_dsq != dsq) {
+		floor->left_ns = 0;
+		floor->served = c->now;
+		return false;
+	}
+	if (c->now - floor->served > wait)
+		floor->left_ns = grant;
+	if (!floor->left_ns || !serve(cpu, dsq, ROTA_LEVEL_FLOOR, min_time(until, c->now + floor->left_ns)))
+		return false;
+	c->floor_is_pinned = pinned;
+	return true;
+}
+
+/* The floor, in unreserved time, which ends with the next slot. */
+__noinline bool serve_floor(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	return c && (serve_overdue(cpu, true, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end) ||
+		     serve_overdue(cpu, false, ROTA_FLOOR_WAIT_NS, ROTA_FLOOR_GRANT_NS, c->slot_end));
+}
+
+/* What has starved for seconds for want of unreserved time: in anyone's. */
+__noinline bool serve_starving(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 longest = ROTA_STARVING_NS, grant = ROTA_PINNED_GRANT_NS;
+
+	return c &&
+	       ((c->now - c->pinned.served > longest && serve_overdue(cpu, true, longest, grant, ROTA_NEVER)) ||
+		(c->now - c->background.served > longest && serve_overdue(cpu, false, longest, grant, ROTA_NEVER)));
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */

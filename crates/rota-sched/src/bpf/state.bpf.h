@@ -46,6 +46,12 @@ struct queue_ctx {
 	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
 };
 
+/* One line of the floor: what of its grant is left (0: it has none now), and when it was last served or had nobody. */
+struct floor {
+	u64 left_ns;
+	u64 served;
+};
+
 /* What a CPU does now and how long it may. */
 struct cpu_ctx {
 	struct rota_cpu_account account;
@@ -80,9 +86,10 @@ struct cpu_ctx {
 	u32 second_local;   /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
 	u32 second_wanting; /* how many shared this epoch when it began */
 	s64 second_budget[ROTA_LOCALS_MAX];
-	/* The floor: when each was last served, or had nothing to wait for. */
-	u64 background_served;
-	u64 pinned_served;
+	/* The floor. */
+	struct floor background;
+	struct floor pinned;
+	bool floor_is_pinned; /* which of the two the present turn is of, if it is the floor's */
 	/* Accounts. */
 	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
 	u64 idle_since;	  /* idle since then; 0: not now */
