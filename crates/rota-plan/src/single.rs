@@ -26,6 +26,7 @@ impl Timetable {
         let length_ns = tasks.iter().fold(1, |length, task| lcm(length, task.period));
         let mut slots = dissolve(&tasks, length_ns, simulate(&tasks, length_ns), slot_min_ns);
         if slots.iter().any(|slot| slot.len_ns() < SLOT_MIN_NS) {
+            // What finds nobody to give it 50 us may still find the little that the table's format asks for.
             slots = dissolve(&tasks, length_ns, slots, SLOT_MIN_NS);
         }
         let blackouts = blackouts(tasks.len(), length_ns, &slots);
