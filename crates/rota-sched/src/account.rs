@@ -23,14 +23,8 @@ pub enum Cause {
 
 impl Cause {
     /// All, in the order of the scheduler's counters.
-    pub const ALL: [Cause; 6] = [
-        Cause::KernelThread,
-        Cause::HigherClass,
-        Cause::Interrupt,
-        Cause::Steal,
-        Cause::Floor,
-        Cause::Rota,
-    ];
+    pub const ALL: [Cause; 6] =
+        [Cause::KernelThread, Cause::HigherClass, Cause::Interrupt, Cause::Steal, Cause::Floor, Cause::Rota];
 }
 
 /// One queue: a container tenant (`vcpu` absent), or one vCPU thread of a VM tenant.
@@ -83,17 +77,29 @@ pub struct CpuAccount {
 
 impl QueueAccount {
     /// Reads a queue's entry of the map.
-    pub(crate) fn decode(tenant: TenantId, vcpu: Option<u32>, entry: &[u8]) -> QueueAccount {
+    ///
+    /// What goes on at `now_ns` counts too: a tenant that never sleeps wants all along, and a blackout that has not
+    /// ended is as long as it is by now. What was before `promised_from_ns` is not part of the promise.
+    pub(crate) fn decode(
+        tenant: TenantId,
+        vcpu: Option<u32>,
+        entry: &[u8],
+        (now_ns, promised_from_ns): (u64, u64),
+    ) -> QueueAccount {
         let (head, rest) = entry.split_at(size_of::<QueueHead>());
         let head: QueueHead = bytemuck::pod_read_unaligned(head);
         let counters: QueueCounters = bytemuck::pod_read_unaligned(&rest[..size_of::<QueueCounters>()]);
+        let since = |start_ns: u64, goes_on: bool| if goes_on { now_ns.saturating_sub(start_ns) } else { 0 };
+        let wanting = since(head.wanted_since, head.nr_runnable > 0);
+        let in_blackout = head.blackout_since != 0 && head.nr_runnable > 0 && head.nr_running == 0;
+        let blackout = since(head.blackout_since.max(promised_from_ns), in_blackout);
         QueueAccount {
             tenant,
             vcpu,
             used_ns: counters.used_ns,
             used_in_slots_ns: counters.used_in_slots_ns,
-            wanted_ns: counters.wanted_ns,
-            blackout_max_ns: counters.blackout_max_ns,
+            wanted_ns: counters.wanted_ns + wanting,
+            blackout_max_ns: counters.blackout_max_ns.max(blackout),
             missed: counters.missed,
             missed_by_cause: counters.missed_by_cause,
             lost_ns: counters.lost_ns,

@@ -7,7 +7,9 @@ use std::ptr::NonNull;
 
 use anyhow::{Context, Result, anyhow};
 use bytemuck::{Pod, Zeroable};
-use libbpf_rs::{Link, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
+};
 use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
 
 use crate::shared::{CpuView, NR_BUFFERS, Settings};
@@ -49,7 +51,10 @@ impl Shared {
 
     /// Reads a value at `offset`, which is a multiple of 8.
     pub fn read<T: Pod>(&self, offset: usize) -> T {
-        assert!(offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.length), "outside of the map");
+        assert!(
+            offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.length),
+            "outside of the map"
+        );
         // SAFETY: within the mapping and aligned (pages, and offsets of 8); any bytes are a value of a Pod type; the
         // kernel changes them by whole words, and volatile reads each word anew.
         unsafe { self.address.as_ptr().cast::<u8>().add(offset).cast::<T>().read_volatile() }
@@ -96,7 +101,8 @@ fn size_map(map: &mut OpenMapMut<'_>, settings: &Settings) -> Result<()> {
 }
 
 fn open(settings: &Settings) -> Result<OpenObject> {
-    let mut object = ObjectBuilder::default().open_memory(OBJECT).context("reading the scheduler's object")?;
+    let mut object =
+        ObjectBuilder::default().open_memory(OBJECT).context("reading the scheduler's object")?;
     for mut map in object.maps_mut() {
         size_map(&mut map, settings)?;
     }
@@ -111,7 +117,8 @@ impl Loaded {
     /// The kernel has no sched_ext, lacks a call that is needed, or this process may not load programs.
     pub fn load(settings: &Settings) -> Result<Loaded> {
         let mut object = open(settings)?.load().context("loading the scheduler into the kernel")?;
-        let tables = Shared::new(&map_mut(&mut object, "tables")?, settings.table_bytes as usize * NR_BUFFERS)?;
+        let tables =
+            Shared::new(&map_mut(&mut object, "tables")?, settings.table_bytes as usize * NR_BUFFERS)?;
         let page = |length: usize| length.next_multiple_of(4096);
         let live = Shared::new(&map_mut(&mut object, ".data.live")?, page(size_of::<crate::shared::Live>()))?;
         let exit = Shared::new(&map_mut(&mut object, ".data.exit")?, page(size_of::<crate::shared::Exit>()))?;
@@ -120,7 +127,8 @@ impl Loaded {
 
     /// Hands the CPUs over to the scheduler.
     pub fn attach(&mut self) -> Result<()> {
-        let link = map_mut(&mut self.object, "rota")?.attach_struct_ops().context("enabling the scheduler")?;
+        let link =
+            map_mut(&mut self.object, "rota")?.attach_struct_ops().context("enabling the scheduler")?;
         self.link = Some(link);
         Ok(())
     }
@@ -131,15 +139,18 @@ impl Loaded {
     }
 
     fn map(&self, name: &str) -> Result<impl MapCore + '_> {
-        self.object.maps().find(|map| map.name() == name).ok_or_else(|| anyhow!("the scheduler has no map {name}"))
+        self.object
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or_else(|| anyhow!("the scheduler has no map {name}"))
     }
 
     /// Writes a map's entry.
     pub fn put<K: Pod, V: Pod>(&self, map: &str, key: K, value: &V) -> Result<()> {
         let entry = self.map(map)?;
-        entry.update(bytemuck::bytes_of(&key), bytemuck::bytes_of(value), MapFlags::ANY).map_err(|error| {
-            anyhow!(error).context(format!("writing an entry of {map}; it may be full"))
-        })
+        entry
+            .update(bytemuck::bytes_of(&key), bytemuck::bytes_of(value), MapFlags::ANY)
+            .map_err(|error| anyhow!(error).context(format!("writing an entry of {map}; it may be full")))
     }
 
     /// Removes a map's entry, if it is there.

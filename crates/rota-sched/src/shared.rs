@@ -89,6 +89,8 @@ structures! {
         nr_runnable: u32,
         nr_running: u32,
         padding: u32,
+        wanted_since: u64,
+        blackout_since: u64,
     }
     QueueCounters = "rota_queue_account" {
         used_ns: u64,

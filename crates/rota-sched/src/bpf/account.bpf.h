@@ -145,24 +145,25 @@ __noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 	return 0;
 }
 
-/* What interrupts and the hypervisor below have taken from this CPU, by the kernel's own accounts. */
-static __always_inline void read_stolen(u64 *interrupt_ns, u64 *steal_ns)
+/* What interrupts and the hypervisor below have taken from a CPU, by the kernel's own accounts. */
+static __always_inline void read_stolen(u32 cpu, u64 *interrupt_ns, u64 *steal_ns)
 {
-	const struct kernel_cpustat *stat;
+	const struct kernel_cpustat *stat = NULL;
 
-	*interrupt_ns = *steal_ns = 0;
-	if (!bpf_ksym_exists(&kernel_cpustat))
+	/* Not this CPU's: a task that runs elsewhere may be stopped from here. */
+	if (bpf_ksym_exists(&kernel_cpustat))
+		stat = bpf_per_cpu_ptr(&kernel_cpustat, cpu);
+	if (!stat)
 		return;
-	stat = bpf_this_cpu_ptr(&kernel_cpustat);
 	*interrupt_ns = stat->cpustat[CPUTIME_SOFTIRQ] + stat->cpustat[CPUTIME_IRQ];
 	*steal_ns = stat->cpustat[CPUTIME_STEAL];
 }
 
-static __always_inline void turn_begins(struct cpu_ctx *c, u32 level, u64 now)
+static __always_inline void turn_begins(struct cpu_ctx *c, u32 cpu, u32 level, u64 now)
 {
 	c->level = level;
 	c->turn_since = now;
-	read_stolen(&c->interrupt_ns, &c->steal_ns);
+	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
 }
 
 /* A grant is taken in what is left between slots, in several pieces if need be. */
@@ -211,9 +212,10 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 	used = now - c->turn_since;
 	interrupt = c->interrupt_ns;
 	steal = c->steal_ns;
-	read_stolen(&c->interrupt_ns, &c->steal_ns);
-	interrupt = c->interrupt_ns - interrupt;
-	steal = c->steal_ns - steal;
+	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
+	/* A CPU that was offline may have begun its counts anew. */
+	interrupt = c->interrupt_ns > interrupt ? c->interrupt_ns - interrupt : 0;
+	steal = c->steal_ns > steal ? c->steal_ns - steal : 0;
 	c->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
 	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	bpf_spin_lock(&q->lock);

@@ -132,9 +132,9 @@ static __always_inline void settle_prev(struct task_struct *prev, u32 cpu, u64 n
 }
 
 /* What ran until now goes on, without leaving the CPU: a new turn begins. */
-static __always_inline void keep_prev(struct cpu_ctx *c, struct task_struct *prev)
+static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
 {
-	turn_begins(c, c->picked, c->now);
+	turn_begins(c, cpu, c->picked, c->now);
 	if (prev)
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
 }
@@ -173,7 +173,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (c->keeps_prev)
-		keep_prev(c, prev);
+		keep_prev(c, cpu, prev);
 	arm(c, c->until_ns);
 }
 
@@ -233,7 +233,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 		return;
 	settle_membership(p, now);
 	settle_other(c, cpu, now);
-	turn_begins(c, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
+	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
 	t->running = true;
 	t->run_since = now;
 	service_begins(cpu, t->m.queue, t->m.tenant, now);

@@ -112,6 +112,8 @@ struct rota_queue_head {
 	__u32 nr_runnable;
 	__u32 nr_running;
 	__u32 padding;
+	__u64 wanted_since;   /* counted as wanted up to then; meaningful while nr_runnable is above zero */
+	__u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
 };
 
 /* Counters of a queue, all in ns or events since the tenant came. */

@@ -36,9 +36,9 @@ struct queue_ctx {
 	u32 nr_runnable; /* runnable or running */
 	u32 nr_running;
 	u32 padding;
+	u64 wanted_since;
+	u64 blackout_since;
 	struct rota_queue_account account;
-	u64 wanted_since;   /* nr_runnable rose above zero then */
-	u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from;	       /* which promise the account is about */
 	u64 vtime;		       /* of the thread last started: newcomers begin here */
