@@ -1,0 +1,137 @@
+//! A guest in which `rota up` runs, and what it leaves.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use rota_lab::scenario::result::Gaps;
+use rota_lab::{Clock, Image, Kernel, Outcome, Vm};
+use rotad::status::{Status, TenantStatus};
+use serde::de::DeserializeOwned;
+
+/// The newest kernel, and an older one that is still in wide use.
+pub const NEWEST: &str = "7";
+/// See [`NEWEST`].
+pub const OLDER: &str = "6.18";
+
+/// For a guest that hangs; the longest takes a few minutes on a loaded machine.
+const TIMEOUT: Duration = Duration::from_secs(540);
+
+/// The guest's part of a test: its name and its text.
+pub struct Script(pub &'static str, pub &'static str);
+
+/// The guest's part of the tests in the folder `guest`, by name.
+macro_rules! script {
+    ($name:literal) => {
+        $crate::guest::Script($name, include_str!(concat!("guest/", $name)))
+    };
+}
+pub(crate) use script;
+
+/// A machine to be booted.
+pub struct Guest {
+    kernel: &'static str,
+    cpus: u32,
+    clock: Clock,
+}
+
+impl Guest {
+    /// One CPU whose clock counts instructions: nothing but the guest itself takes time from the guest, so promises can
+    /// be asserted exactly.
+    pub fn exact(kernel: &'static str) -> Guest {
+        Guest { kernel, cpus: 1, clock: Clock::Instructions }
+    }
+
+    /// Two CPUs that run at the same time, in real time. The machine below takes from it what it likes, so nothing can
+    /// be said of how long anything takes.
+    pub fn parallel(kernel: &'static str) -> Guest {
+        Guest { kernel, cpus: 2, clock: Clock::Real }
+    }
+
+    /// Boots it with `config` as Rota's configuration, and runs `script` to its end.
+    pub fn run(&self, config: &str, script: &Script) -> Results {
+        let kernel = Kernel::fetch(self.kernel, &mut |message| println!("{message}")).unwrap();
+        let programs = tempfile::tempdir().unwrap();
+        let mut image = Image::new(&kernel).unwrap();
+        for name in ["rota", "rota-probe"] {
+            let stripped = programs.path().join(name);
+            strip(name, &stripped);
+            image.program(&stripped, &format!("/usr/bin/{name}")).unwrap();
+        }
+        image.bytes("/etc/rota/rota.toml", 0o644, config);
+        image.bytes("/lab/lib.sh", 0o644, include_str!("guest/lib.sh"));
+        image.command(script.1);
+        let mut vm = Vm::new(kernel, self.cpus);
+        vm.clock = self.clock;
+        let outcome = vm.run(&image, TIMEOUT, &mut |_| {}).unwrap();
+        let results = Results(outcome);
+        assert_eq!(
+            results.0.status,
+            0,
+            "{} failed on {}, see {}\n{}\n{}",
+            script.0,
+            self.kernel,
+            results.0.log.display(),
+            results.0.console,
+            results.logs()
+        );
+        results
+    }
+}
+
+/// Copies one of the programs without what only a debugger reads: that is nine tenths of it, to be loaded into every
+/// guest.
+fn strip(name: &str, to: &Path) {
+    let program = Path::new(env!("CARGO_BIN_EXE_rota")).with_file_name(name);
+    assert!(program.is_file(), "{} is missing: run `cargo build -p rota-lab` first", program.display());
+    let status = Command::new("strip").arg("-o").arg(to).arg(&program).status();
+    assert!(status.unwrap().success(), "strip {}", program.display());
+}
+
+/// What a script left in `/results`.
+pub struct Results(Outcome);
+
+impl Results {
+    /// A file.
+    pub fn text(&self, name: &str) -> String {
+        let results = &self.0.results;
+        let bytes = results.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", results.keys()));
+        String::from_utf8(bytes.clone()).unwrap()
+    }
+
+    fn json<T: DeserializeOwned>(&self, name: &str) -> T {
+        let text = self.text(&format!("{name}.json"));
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}.json: {error}: {text:?}"))
+    }
+
+    /// An answer of `rota status`.
+    pub fn status(&self, name: &str) -> Status {
+        self.json(name)
+    }
+
+    /// What a probe saw.
+    pub fn gaps(&self, name: &str) -> Gaps {
+        self.json(name)
+    }
+
+    /// The lines of `rota up` with `text`.
+    pub fn logged(&self, text: &str) -> Vec<String> {
+        let log = self.text("up.log");
+        log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
+    }
+
+    /// All logs, for a failure's message.
+    pub fn logs(&self) -> String {
+        let logs = self.0.results.iter().filter(|(name, _)| name.ends_with(".log"));
+        logs.map(|(name, log)| format!("{name}:\n{}", String::from_utf8_lossy(log))).collect()
+    }
+}
+
+/// The tenant called `name`.
+pub fn tenant<'a>(status: &'a Status, name: &str) -> &'a TenantStatus {
+    status
+        .tenants
+        .iter()
+        .find(|tenant| tenant.name == name)
+        .unwrap_or_else(|| panic!("no {name} in {status:?}"))
+}

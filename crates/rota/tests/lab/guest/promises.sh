@@ -1,0 +1,12 @@
+# Everybody on one CPU wants all of it.
+. /lab/lib.sh
+tenants steady quick capped spare
+up
+window 2 6
+for tenant in steady quick capped spare; do probe $tenant; done
+probe . system
+until_second $END -100
+status during
+wait $PROBES
+status after
+stop
