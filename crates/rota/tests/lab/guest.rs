@@ -33,19 +33,26 @@ pub struct Guest {
     kernel: &'static str,
     cpus: u32,
     clock: Clock,
+    programs: Vec<&'static str>,
 }
 
 impl Guest {
     /// One CPU whose clock counts instructions: nothing but the guest itself takes time from the guest, so promises can
     /// be asserted exactly.
     pub fn exact(kernel: &'static str) -> Guest {
-        Guest { kernel, cpus: 1, clock: Clock::Instructions }
+        Guest { kernel, cpus: 1, clock: Clock::Instructions, programs: Vec::new() }
     }
 
     /// Two CPUs that run at the same time, in real time. The machine below takes from it what it likes, so nothing can
     /// be said of how long anything takes.
     pub fn parallel(kernel: &'static str) -> Guest {
-        Guest { kernel, cpus: 2, clock: Clock::Real }
+        Guest { kernel, cpus: 2, clock: Clock::Real, programs: Vec::new() }
+    }
+
+    /// With a program of this machine, too.
+    pub fn program(mut self, name: &'static str) -> Guest {
+        self.programs.push(name);
+        self
     }
 
     /// Boots it with `config` as Rota's configuration, and runs `script` to its end.
@@ -57,6 +64,9 @@ impl Guest {
             let stripped = programs.path().join(name);
             strip(name, &stripped);
             image.program(&stripped, &format!("/usr/bin/{name}")).unwrap();
+        }
+        for name in &self.programs {
+            image.program_on_path(name).unwrap();
         }
         image.bytes("/etc/rota/rota.toml", 0o644, config);
         image.bytes("/lab/lib.sh", 0o644, include_str!("guest/lib.sh"));
