@@ -145,6 +145,14 @@ __noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 	return 0;
 }
 
+/* A task of another class, or a switch, had the CPU since the last turn. */
+static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	if (c->other_since && now - c->other_since > ROTA_LATE_MIN_NS)
+		count_lost(cpu, ROTA_CAUSE_HIGHER_CLASS, c->other_since, now);
+	c->other_since = 0;
+}
+
 /* What interrupts and the hypervisor below have taken from a CPU, by the kernel's own accounts. */
 static __always_inline void read_stolen(u32 cpu, u64 *interrupt_ns, u64 *steal_ns)
 {

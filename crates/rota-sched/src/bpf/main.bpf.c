@@ -199,14 +199,6 @@ void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 	queue_loses_thread(t->m.queue, false, bpf_ktime_get_ns());
 }
 
-/* A task of another class, or a switch, had the CPU since the last turn. */
-static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 now)
-{
-	if (c->other_since && now - c->other_since > ROTA_LATE_MIN_NS)
-		count_lost(cpu, ROTA_CAUSE_HIGHER_CLASS, c->other_since, now);
-	c->other_since = 0;
-}
-
 /* The clocks by which newcomers join a line move with those who are served. */
 static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
 {

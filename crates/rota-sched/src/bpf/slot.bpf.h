@@ -5,6 +5,7 @@
 #ifndef ROTA_SLOT_BPF_H
 #define ROTA_SLOT_BPF_H
 
+#include "account.bpf.h"
 #include "table.bpf.h"
 #include "tenant.bpf.h"
 
@@ -92,6 +93,19 @@ static __always_inline void arm(struct cpu_ctx *c, u64 at)
 	bpf_timer_start(&c->timer, at, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
+/* A task of another class keeps the CPU from one slot to the next: what it takes is counted slot by slot. */
+static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	struct owner slot;
+
+	settle_other(c, cpu, now);
+	c->other_since = now;
+	table_look_up(cpu, now, &slot);
+	enter_slot(c, cpu, &slot, now);
+	c->until_ns = c->slot_end;
+	arm(c, c->slot_end);
+}
+
 /* A slot or a turn is over: the CPU decides anew. Runs on the CPU concerned. */
 static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 {
@@ -102,7 +116,10 @@ static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 		arm(c, c->until_ns);
 		return 0;
 	}
-	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	if (c->other_since)
+		pass_slot(c, *cpu, now);
+	else
+		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
 
