@@ -184,6 +184,7 @@ impl Scheduler {
     pub fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
         let retired = self.enter(spec.clone())?;
         self.memberships_changed()?;
+        self.begin_promises(0)?;
         if let Some((first, count)) = retired {
             self.numbers.borrow_mut().free(first, count);
         }
@@ -215,10 +216,12 @@ impl Scheduler {
         record.nr_vcpus = spec.vcpus;
         record.first_queue = first_queue;
         record.latency_ns = spec.class_latency_ns();
-        if !self.has_slots(&record) || record.class != shared::class::RESERVED {
+        if let Some(known) = known.filter(|known| known.record.promised_from != 0) {
+            // A tighter bound holds from the next table on: see `promise`.
+            record.latency_ns = record.latency_ns.max(known.record.latency_ns);
+        }
+        if !self.is_promised(&record) {
             record.promised_from = 0;
-        } else if record.promised_from == 0 {
-            record.promised_from = now_ns();
         }
         self.loaded.put("tenants", spec.id, &record)?;
         tenants.insert(spec.id, Known { spec, record });
@@ -237,9 +240,10 @@ impl Scheduler {
         Ok(first)
     }
 
-    fn has_slots(&self, record: &shared::Tenant) -> bool {
-        let in_force = self.in_force(now_ns());
-        in_force.is_some_and(|buffer| record.first_vcpu[buffer] != NONE)
+    /// Whether it is a reserved tenant with slots in the table in force.
+    fn is_promised(&self, record: &shared::Tenant) -> bool {
+        let has_slots = |buffer: usize| record.first_vcpu[buffer] != NONE;
+        record.class == shared::class::RESERVED && self.in_force(now_ns()).is_some_and(has_slots)
     }
 
     /// Forgets a tenant. Its tasks become the system's, or its outer tenant's.
@@ -368,16 +372,33 @@ impl Scheduler {
     fn promise(&self, from_ns: u64) -> Result<()> {
         let mut changed = false;
         for (&id, known) in self.tenants.borrow_mut().iter_mut() {
-            let promised = known.record.class == shared::class::RESERVED && self.has_slots(&known.record);
-            if promised == (known.record.promised_from != 0) {
+            let latency_ns = known.spec.class_latency_ns();
+            let holds = known.record.promised_from != 0;
+            if self.is_promised(&known.record) == holds && latency_ns >= known.record.latency_ns {
                 continue;
             }
-            // A tenant's waiting threads are in its queue only after they were sent there.
-            known.record.promised_from = if promised { now_ns().max(from_ns) } else { 0 };
+            known.record.latency_ns = latency_ns;
+            known.record.promised_from = 0;
             self.loaded.put("tenants", id, &known.record)?;
             changed = true;
         }
-        if changed { self.rehome_all() } else { Ok(()) }
+        if !changed {
+            return Ok(());
+        }
+        self.rehome_all()?;
+        self.begin_promises(from_ns)
+    }
+
+    /// Has the promises hold that do not yet, from `from_ns` on or from now if that is past. Only once all waiting threads
+    /// are where they belong: this program may itself be held up before it has sent them there.
+    fn begin_promises(&self, from_ns: u64) -> Result<()> {
+        for (&id, known) in self.tenants.borrow_mut().iter_mut() {
+            if known.record.promised_from == 0 && self.is_promised(&known.record) {
+                known.record.promised_from = now_ns().max(from_ns);
+                self.loaded.put("tenants", id, &known.record)?;
+            }
+        }
+        Ok(())
     }
 
     /// The CPUs over which background threads are spread, each as often as its part of the idle time: [`crate::RING`]

@@ -109,6 +109,7 @@ struct sched_ext_entity {
 
 struct task_struct {
 	u32 flags;
+	__u16 migration_disabled;
 	int nr_cpus_allowed;
 	const cpumask_t *cpus_ptr;
 	struct sched_ext_entity scx;
@@ -172,13 +173,15 @@ enum scx_task_flags {
 	SCX_TASK_QUEUED = 1,
 };
 
-#define SCX_DSQ_LOCAL		  0x8000000000000002ULL
-#define SCX_ENQ_WAKEUP		  0x1ULL
-#define SCX_ENQ_PREEMPT		  (1ULL << 32)
-#define SCX_KICK_IDLE		  1ULL
-#define SCX_KICK_PREEMPT	  2ULL
-#define SCX_OPS_KEEP_BUILTIN_IDLE 1ULL
-#define SCX_OPS_ENQ_LAST	  2ULL
+#define SCX_DSQ_LOCAL		       0x8000000000000002ULL
+#define SCX_ENQ_WAKEUP		       0x1ULL
+#define SCX_ENQ_PREEMPT		       (1ULL << 32)
+#define SCX_KICK_IDLE		       1ULL
+#define SCX_KICK_PREEMPT	       2ULL
+#define SCX_OPS_KEEP_BUILTIN_IDLE      1ULL
+#define SCX_OPS_ENQ_LAST	       2ULL
+#define SCX_OPS_ENQ_EXITING	       4ULL
+#define SCX_OPS_ENQ_MIGRATION_DISABLED 16ULL
 
 /* Calls that every supported kernel (6.16 and later) has in the same form. */
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;

@@ -378,7 +378,9 @@ struct sched_ext_ops rota = {
 	.init_task = (void *)rota_init_task,
 	.init = (void *)rota_init,
 	.exit = (void *)rota_exit,
-	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE,
+	/* Every task that stops comes through enqueue: the kernel would let those that exit, or are bound to a CPU for a
+	 * moment, run before the slot's owner. */
+	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,
 	.name = "rota",
 };

@@ -14,10 +14,18 @@
 #define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
 #define HOMES_MAX   64
 
+/* Whether the task has to stay on its CPU for a moment. While a BPF program runs, this holds its own task once more. */
+static __always_inline bool is_held(struct task_struct *p)
+{
+	return p->migration_disabled > (p == bpf_get_current_task_btf());
+}
+
 static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 {
 	bool may;
 
+	if (is_held(p))
+		return cpu == scx_bpf_task_cpu(p);
 	if (p->nr_cpus_allowed >= nr_cpus)
 		return true;
 	bpf_rcu_read_lock(); /* the programs of control.bpf.h run outside of it */
@@ -76,8 +84,13 @@ __noinline u32 some_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32
 static __always_inline bool may_be_housekept(struct task_struct *p)
 {
 	struct bpf_cpumask *mask;
+	struct cpu_ctx *c;
 	bool may;
 
+	if (is_held(p)) {
+		c = cpu_ctx(scx_bpf_task_cpu(p));
+		return c && c->housekeeping;
+	}
 	bpf_rcu_read_lock();
 	mask = housekeeping_mask;
 	may = mask && bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
@@ -115,7 +128,7 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	}
 	if (!has_slots(tenant, buffer))
 		return DSQ_BACKGROUND(background_cpu(p));
-	if (p->nr_cpus_allowed >= nr_cpus)
+	if (p->nr_cpus_allowed >= nr_cpus && !is_held(p))
 		return DSQ_QUEUE(queue);
 	sole = sole_vcpu(tenant, &m);
 	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer))
