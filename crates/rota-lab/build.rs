@@ -1,29 +1,34 @@
-//! Compiles the observer's BPF program and QEMU's plugin.
+//! Compiles the observer's and the FIFO's BPF programs and QEMU's plugin.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::path::{Path, PathBuf};
 
 const OBSERVER: &str = "src/guest/observer";
+const FIFO: &str = "src/guest/fifo";
+/// What the scheduler says of the kernel, for the FIFO too.
+const KERNEL: &str = "../rota-sched/src/bpf";
 const PLUGIN: &str = "src/resync.c";
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    observer(&out.join("observer.bpf.o"));
+    bpf("observer", OBSERVER, &out);
+    bpf("fifo", FIFO, &out);
+    println!("cargo::rerun-if-changed={KERNEL}/kernel.bpf.h");
     plugin(&out.join("resync.so"));
 }
 
-fn observer(object: &Path) {
+fn bpf(name: &str, folder: &str, out: &Path) {
     SkeletonBuilder::new()
-        .source(format!("{OBSERVER}/observer.bpf.c"))
-        .obj(object)
+        .source(format!("{folder}/{name}.bpf.c"))
+        .obj(out.join(format!("{name}.bpf.o")))
         .clang("clang-19")
-        .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"])
+        .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-I", KERNEL])
         .build()
         .unwrap_or_else(|error| {
-            panic!("clang-19 (Debian package clang-19) cannot compile the observer: {error:#}")
+            panic!("clang-19 (Debian package clang-19) cannot compile {name}.bpf.c: {error:#}")
         });
-    println!("cargo::rerun-if-changed={OBSERVER}");
+    println!("cargo::rerun-if-changed={folder}");
 }
 
 /// A shared library whose undefined symbols are QEMU's, resolved when QEMU loads it.

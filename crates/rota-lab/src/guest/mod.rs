@@ -6,6 +6,7 @@ mod cgroup;
 pub mod client;
 pub mod clock;
 mod control;
+pub mod fifo;
 pub mod observer;
 pub mod probe;
 mod process;

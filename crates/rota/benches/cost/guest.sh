@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The same load under the FIFO and under Rota: in each of four cgroups a pair of processes that pass a byte to and fro,
+# and in two more a loop. The kernel counts what each BPF operation costs.
+set -e
+cd /tmp
+sysctl -q -w kernel.bpf_stats_enabled=1
+for tenant in pair-0 pair-1 pair-2 pair-3 loop-0 loop-1; do mkdir /sys/fs/cgroup/$tenant; done
+
+# load SECONDS
+load() {
+    for tenant in pair-0 pair-1 pair-2 pair-3; do
+        sh -c "echo \$\$ >/sys/fs/cgroup/$tenant/cgroup.procs; exec stress-ng -q --switch 1 --timeout $1" &
+    done
+    for tenant in loop-0 loop-1; do
+        sh -c "echo \$\$ >/sys/fs/cgroup/$tenant/cgroup.procs; exec stress-ng -q --cpu 1 --timeout $1" &
+    done
+}
+
+rota-fifo run 12 &
+fifo=$!
+sleep 2
+load 8
+sleep 6
+rota-fifo costs fifo_ >/results/fifo.json
+wait $fifo
+sleep 3
+
+rota up -c /lab/rota.toml --socket /tmp/rota.sock 2>/tmp/up.log &
+rota=$!
+until grep -q ready /tmp/up.log; do sleep 0.2; done
+load 10
+sleep 8
+rota-fifo costs rota_ >/results/rota.json
+kill $rota
+wait $rota
