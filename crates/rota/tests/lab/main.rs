@@ -8,5 +8,7 @@
 mod churn;
 mod edits;
 mod guest;
+mod hog;
+mod hotplug;
 mod promises;
 mod stop;

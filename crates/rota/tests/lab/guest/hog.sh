@@ -1,0 +1,16 @@
+# For a second a real-time program takes the CPU, slots and all.
+. /lab/lib.sh
+tenants web batch
+up
+busy batch
+window 1 4
+probe web
+until_second $START
+status before
+until_second $((START + 1))
+chrt -f 50 rota-probe --seconds 1 >/results/hog.json
+status hogged
+wait $PROBES
+status after
+state_is enabled || fail "the scheduler is gone"
+stop

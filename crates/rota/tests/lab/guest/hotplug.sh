@@ -1,0 +1,30 @@
+# CPU 1 goes and comes back while tenants run; with CPUs named in the configuration, its going ends `rota up`.
+. /lab/lib.sh
+CPU=/sys/devices/system/cpu/cpu1/online
+
+runs_on() {
+    goes_on web
+    goes_on batch
+}
+
+tenants web batch
+busy web
+busy batch
+up
+for online in 0 1; do
+    echo $online >$CPU
+    await logged "starting anew" $((online + 1))
+    await logged ready $((online + 2))
+    runs_on
+    status online_$online
+done
+stop
+
+printf '\n[host]\ncpus = "0-1"\n' >>/etc/rota/rota.toml
+up named
+echo 0 >$CPU
+status=0
+wait $UP || status=$?
+[ $status = 1 ] || fail "rota up ended with $status"
+state_is disabled || fail "the scheduler is still there"
+runs_on
