@@ -2,7 +2,7 @@
 //! promise was missed or a CPU saw two tables in one round.
 //!
 //! `switches COUNT [SEED]`, as root on a machine that may lose its scheduler: a lab guest (`tests/switches.rs`).
-//! With instruction-counted time and one CPU no promise may be missed at all. On several CPUs the emulator's own
+//! With instruction-counted time and one CPU no promise may be missed but for a kernel thread's or an interrupt's sake. On several CPUs the emulator's own
 //! turn-taking stops each of them: there missed promises are told, beside the pauses of a control, and not judged.
 
 mod load;
@@ -114,7 +114,7 @@ impl Exact {
         self.missed = 0;
         for (queue, guest) in accounts(scheduler, tenants)? {
             ensure!(
-                queue.missed == 0 || !self.judged,
+                missed_by_rota(&queue) == 0 || !self.judged,
                 "{} missed its bound of {} us at switch {switches}: {queue:?}",
                 guest.name(),
                 guest.latency_ns() / 1000
@@ -159,6 +159,12 @@ fn report(scheduler: &Scheduler, tenants: &Tenants, count: u64) -> Result<()> {
     }
     println!("came {}, left {}, over {:.1} s", tenants.came(), tenants.left(), elapsed_ns as f64 / 1e9);
     Ok(())
+}
+
+/// Missed promises that nobody else is to blame for: a kernel thread may take a CPU for as long as it likes.
+fn missed_by_rota(queue: &QueueAccount) -> u64 {
+    let caused = Cause::ALL.iter().zip(queue.missed_by_cause);
+    caused.filter(|(cause, _)| matches!(cause, Cause::Rota | Cause::Floor)).map(|(_, missed)| missed).sum()
 }
 
 fn causes(queue: &QueueAccount) -> String {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use fastrand::Rng;
 use rota_model::{Class, CpuSet, Host, Reservation, Share, Tenant, TenantId, Topology};
+use rota_plan::CANDIDATES;
 use rota_sched::{SYSTEM, Scheduler, TenantKind, TenantSpec};
 use rota_table::Certified;
 use rotad::planning;
@@ -16,10 +17,11 @@ use crate::load::{Busy, now_ns};
 
 /// Short, so that a switch takes few ms: a divisor of the planner's hyperperiod of 102,702,600 ns near 1 ms.
 const PERIOD_NS: u64 = 102_702_600 / 104;
-/// Of each CPU: for the system, for the constant tenants, and the most for one that comes and goes.
-const SYSTEM_PERCENT: u32 = 20;
+/// Of each CPU: for the system, for the constant tenants, and the least and most for one that comes and goes.
+const SYSTEM_PERCENT: u32 = 40;
 const CONSTANT_PERCENT: [u32; 2] = [20, 15];
-const GUEST_PERCENT_MAX: u32 = 12;
+const GUEST_PERCENT_MIN: u32 = 5;
+const GUEST_PERCENT_MAX: u32 = 8;
 /// How many come and go for each CPU; all of them there fit.
 const GUESTS_PER_CPU: u32 = 3;
 
@@ -40,12 +42,6 @@ impl Guest {
 
     pub fn is_constant(&self) -> bool {
         self.constant
-    }
-
-    /// All are told before one is waited for: they share what is left to them.
-    fn end_load(&mut self) {
-        self.load.iter().for_each(Busy::kill);
-        self.load.clear();
     }
 
     fn reservation(&self) -> Reservation {
@@ -72,7 +68,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        self.end_load();
+        self.load.clear();
         // A cgroup whose last process has just ended may be busy for a moment; the guest is switched off anyway.
         let _ = fs::remove_dir(&self.folder);
     }
@@ -86,6 +82,8 @@ pub struct Tenants {
     constant: u32,
     coming: u32,
     folders: u64,
+    /// Gone, but their threads may still be about to end.
+    dying: Vec<Guest>,
     left: u64,
     since_ns: u64,
     rng: Rng,
@@ -117,6 +115,7 @@ impl Tenants {
             constant: nr_cpus * CONSTANT_PERCENT.len() as u32,
             coming: nr_cpus * GUESTS_PER_CPU,
             folders: 0,
+            dying: Vec::new(),
             left: 0,
             since_ns: 0,
             rng: Rng::with_seed(seed),
@@ -160,9 +159,13 @@ impl Tenants {
 
     /// Some come, some go, some want another share.
     pub fn change(&mut self, scheduler: &mut Scheduler) -> Result<()> {
+        self.dying.clear();
         for id in self.constant + 1..=self.constant + self.coming {
-            let class = reserved(self.rng.u32(6..=GUEST_PERCENT_MAX), PERIOD_NS << self.rng.u32(0..=2));
-            match (self.guests.contains_key(&id), self.rng.u32(0..8)) {
+            let class = reserved(
+                self.rng.u32(GUEST_PERCENT_MIN..=GUEST_PERCENT_MAX),
+                PERIOD_NS << self.rng.u32(0..=2),
+            );
+            match (self.guests.contains_key(&id), self.rng.u32(0..16)) {
                 (false, 0..4) => {
                     let threads = self.rng.usize(1..=3);
                     self.comes(scheduler, id, class, threads)?;
@@ -196,14 +199,17 @@ impl Tenants {
     }
 
     fn goes(&mut self, scheduler: &Scheduler, id: TenantId) -> Result<()> {
-        let Some(mut guest) = self.guests.remove(&id) else { return Ok(()) };
+        let Some(guest) = self.guests.remove(&id) else { return Ok(()) };
         self.left += 1;
-        // Its threads may end before it is forgotten, or run on as the system's for a moment.
+        // Its threads are told to end before it is forgotten, or run on as the system's.
         if self.rng.bool() {
-            guest.end_load();
+            guest.load.iter().for_each(Busy::kill);
         }
         scheduler.cgroup_unbind(guest.cgroup)?;
-        scheduler.tenant_remove(id)
+        scheduler.tenant_remove(id)?;
+        guest.load.iter().for_each(Busy::kill);
+        self.dying.push(guest);
+        Ok(())
     }
 
     fn wants(&mut self, scheduler: &Scheduler, id: TenantId, class: Class) -> Result<()> {
@@ -221,10 +227,13 @@ impl Tenants {
     }
 }
 
-/// The reservation whose periodic task has the period `period_ns`.
+/// The reservation whose periodic task has the period `period_ns`, with the longest latency that leads to it: a table
+/// promises nothing about the few us of a context switch, so there has to be some room.
 fn reserved(percent: u32, period_ns: u64) -> Class {
     let share = Share::from_ppb(percent * 10_000_000).expect("a share");
-    let latency_ns = 2 * (period_ns - share.of(period_ns));
+    let longer_ns =
+        CANDIDATES.into_iter().rfind(|&candidate| candidate > period_ns).expect("a longer period");
+    let latency_ns = 2 * (longer_ns - share.of(longer_ns)) - 1;
     Class::Reserved(Reservation { share, latency_ns, capped: false })
 }
 
