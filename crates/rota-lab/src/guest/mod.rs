@@ -13,5 +13,6 @@ mod process;
 pub mod realtime;
 mod run;
 mod tenant;
+pub mod vm;
 
 pub use run::{Options, run};

@@ -1,0 +1,144 @@
+//! A virtual machine that does nothing but count: real vCPU threads, under KVM, for a scheduler to be seen with.
+//!
+//! Each vCPU runs a loop of real-mode instructions that counts in the guest's memory and now and then exits to its thread,
+//! which carries the name that QEMU would give it. The calling thread is the monitor's own: it wakes up all the time, as
+//! a monitor with devices does.
+
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use kvm_ioctls::{Kvm, VcpuExit, VcpuFd, VmFd};
+use nix::errno::Errno;
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use serde::Serialize;
+
+const MEMORY_BYTES: usize = 0x4000;
+/// Where the loop is, and the vCPUs' counters, one a cache line.
+const CODE: usize = 0x1000;
+const COUNTERS: usize = 0x2000;
+const COUNTER_BYTES: usize = 64;
+/// The counters have two pages.
+const VCPUS_MAX: u8 = 128;
+/// How often a loop counts before it exits, which takes one in the emulator about a millisecond.
+const COUNTS_PER_EXIT: u64 = 1 << 16;
+const MONITOR_PERIOD: Duration = Duration::from_millis(10);
+
+/// Counts 65,536 times at [bx], then exits by writing to a port, for ever.
+#[rustfmt::skip]
+const LOOP: [u8; 12] = [
+    0x31, 0xc9,             // again: xor cx, cx
+    0x66, 0x83, 0x07, 0x01, // next:  add dword [bx], 1
+    0xe2, 0xfa,             //        loop next
+    0xe6, 0x10,             //        out 0x10, al
+    0xeb, 0xf4,             //        jmp again
+];
+
+/// What one vCPU has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Work {
+    /// Exits to its thread.
+    pub exits: u64,
+    /// What it has counted.
+    pub counts: u64,
+}
+
+/// Runs a virtual machine of `vcpus` (1 ..= 128) for `time`, and says what each has done.
+///
+/// # Errors
+///
+/// Without a usable `/dev/kvm`, and if a vCPU does what it should not.
+pub fn run(vcpus: u8, time: Duration) -> Result<Vec<Work>> {
+    ensure!((1..=VCPUS_MAX).contains(&vcpus), "{vcpus} vCPUs: it can have 1 to {VCPUS_MAX}");
+    let kvm = Kvm::new().context("cannot open /dev/kvm; load the module kvm-amd or kvm-intel")?;
+    let vm = kvm.create_vm().context("KVM does not create a virtual machine")?;
+    let memory = Memory::new(&vm)?;
+    let machine: Vec<VcpuFd> = (0..vcpus).map(|index| vcpu(&vm, index)).collect::<Result<_>>()?;
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (index, mut vcpu) in machine.into_iter().enumerate() {
+            let (stop, counter) = (&stop, memory.counter(index));
+            let thread = thread::Builder::new().name(format!("CPU {index}/KVM"));
+            threads.push(thread.spawn_scoped(scope, move || work(&mut vcpu, counter, stop))?);
+        }
+        let end = Instant::now() + time;
+        while Instant::now() < end && !threads.iter().all(|thread| thread.is_finished()) {
+            thread::sleep(MONITOR_PERIOD);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let joined = threads.into_iter().map(|thread| thread.join().expect("a vCPU thread does not panic"));
+        joined.collect()
+    })
+}
+
+/// A vCPU about to begin the loop.
+fn vcpu(vm: &VmFd, index: u8) -> Result<VcpuFd> {
+    let vcpu =
+        vm.create_vcpu(u64::from(index)).with_context(|| format!("KVM does not create vCPU {index}"))?;
+    let mut segments = vcpu.get_sregs()?;
+    segments.cs.base = 0;
+    segments.cs.selector = 0;
+    vcpu.set_sregs(&segments)?;
+    let mut registers = vcpu.get_regs()?;
+    registers.rip = CODE as u64;
+    registers.rbx = (COUNTERS + usize::from(index) * COUNTER_BYTES) as u64;
+    registers.rflags = 2;
+    vcpu.set_regs(&registers)?;
+    Ok(vcpu)
+}
+
+/// Runs a vCPU until it is told to stop, which it sees at an exit.
+fn work(vcpu: &mut VcpuFd, counter: &AtomicU64, stop: &AtomicBool) -> Result<Work> {
+    let mut exits = 0;
+    while !stop.load(Ordering::Relaxed) {
+        match vcpu.run() {
+            Ok(VcpuExit::IoOut(..)) => exits += 1,
+            Ok(other) => bail!("a vCPU left its loop: {other:?}"),
+            Err(error) if error.errno() == Errno::EINTR as i32 => {}
+            Err(error) => return Err(error).context("a vCPU does not run"),
+        }
+    }
+    // The counter has 32 bits; exits tell how often it has wrapped.
+    let low = counter.load(Ordering::Relaxed) & u64::from(u32::MAX);
+    let whole = exits * COUNTS_PER_EXIT;
+    ensure!(low == whole & u64::from(u32::MAX), "a vCPU counted to {low} in {exits} exits");
+    Ok(Work { exits, counts: whole })
+}
+
+/// The guest's memory, with the loop in it.
+struct Memory(NonNull<u8>);
+
+impl Memory {
+    fn new(vm: &VmFd) -> Result<Memory> {
+        let length = NonZeroUsize::new(MEMORY_BYTES).context("there is memory")?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: fresh memory, at an address that the kernel chooses.
+        let memory = Memory(unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_SHARED) }?.cast());
+        // SAFETY: the loop fits between CODE and COUNTERS, and nobody else has the memory yet.
+        unsafe { memory.0.add(CODE).copy_from_nonoverlapping(NonNull::from(&LOOP).cast(), LOOP.len()) };
+        let region = kvm_bindings::kvm_userspace_memory_region {
+            memory_size: MEMORY_BYTES as u64,
+            userspace_addr: memory.0.as_ptr() as u64,
+            ..Default::default()
+        };
+        // SAFETY: `run` keeps the memory until no vCPU runs any more.
+        unsafe { vm.set_user_memory_region(region) }.context("KVM does not take the guest's memory")?;
+        Ok(memory)
+    }
+
+    fn counter(&self, index: usize) -> &AtomicU64 {
+        // SAFETY: inside the memory (VCPUS_MAX counters fit), aligned, and shared with the guest as an atomic.
+        unsafe { self.0.add(COUNTERS + index * COUNTER_BYTES).cast().as_ref() }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and nobody has a reference longer than this value. It was mapped, so it can be unmapped.
+        let _ = unsafe { munmap(self.0.cast(), MEMORY_BYTES) };
+    }
+}
