@@ -200,7 +200,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 	case ROTA_LEVEL_FLOOR:
 		c->account.background_ns += used;
 		count_lost(cpu, ROTA_CAUSE_FLOOR, c->turn_since, now);
-		charge_floor(c->floor_is_pinned ? &c->pinned : &c->background, used, now);
+		charge_floor(floor_of(c, c->floor_line), used, now);
 		break;
 	case ROTA_LEVEL_KERNEL:
 		count_lost(cpu, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);

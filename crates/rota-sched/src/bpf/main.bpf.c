@@ -122,7 +122,7 @@ __noinline bool pick_tenant(u32 cpu)
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
 }
 
-/* Budgets and grants are charged for what ran until now before they decide who is next: it is stopped only afterwards. */
+/* Budgets and grants are charged for what ran until now before they decide who is next: it stops only afterwards. */
 static __always_inline void settle_prev(struct task_struct *prev, u32 cpu, u64 now)
 {
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
@@ -331,7 +331,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->housekeeping = cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->until_ns = c->slot_end = ROTA_NEVER;
-	c->background.served = c->pinned.served = bpf_ktime_get_ns();
+	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
 	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
@@ -378,7 +378,7 @@ struct sched_ext_ops rota = {
 	.init_task = (void *)rota_init_task,
 	.init = (void *)rota_init,
 	.exit = (void *)rota_exit,
-	/* Every task that stops comes through enqueue: the kernel would let those that exit, or are bound to a CPU for a
+	/* Every task that stops comes through enqueue: the kernel would let those that exit, or are held by a CPU for a
 	 * moment, run before the slot's owner. */
 	.flags = SCX_OPS_ENQ_LAST | SCX_OPS_KEEP_BUILTIN_IDLE | SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	.timeout_ms = 30000,

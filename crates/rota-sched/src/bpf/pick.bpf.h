@@ -226,16 +226,16 @@ __noinline bool serve_second_level(u32 cpu)
 	return second_turn(cpu, true) || second_turn(cpu, false);
 }
 
-/* What waits in `dsq` and has waited longer than `wait` gets a grant, and the CPU until it is used up or `until`. */
-__noinline bool serve_overdue(u32 cpu, bool pinned, u64 wait, u64 grant, u64 until)
+/* What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. */
+__noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 {
-	u64 dsq = pinned ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
+	u64 dsq = line == FLOOR_SHARED ? DSQ_SHARED : line == FLOOR_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct floor *floor;
 
 	if (!c)
 		return false;
-	floor = pinned ? &c->pinned : &c->background;
+	floor = floor_of(c, line);
 	if (scx_bpf_dsq_nr_queued(dsq) <= 0 && c->prev_dsq != dsq) {
 		floor->left_ns = 0;
 		floor->served = c->now;
@@ -245,28 +245,35 @@ __noinline bool serve_overdue(u32 cpu, bool pinned, u64 wait, u64 grant, u64 unt
 		floor->left_ns = grant;
 	if (!floor->left_ns || !serve(cpu, dsq, ROTA_LEVEL_FLOOR, min_time(until, c->now + floor->left_ns)))
 		return false;
-	c->floor_is_pinned = pinned;
+	c->floor_line = line;
 	return true;
 }
 
 /* The floor, in unreserved time, which ends with the next slot. */
 __noinline bool serve_floor(u32 cpu)
 {
+	u64 wait = ROTA_FLOOR_WAIT_NS, grant = ROTA_FLOOR_GRANT_NS;
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	return c && (serve_overdue(cpu, true, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end) ||
-		     serve_overdue(cpu, false, ROTA_FLOOR_WAIT_NS, ROTA_FLOOR_GRANT_NS, c->slot_end));
+	return c && (serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end) ||
+		     serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot_end) ||
+		     serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end));
 }
 
-/* What has starved for seconds for want of unreserved time: in anyone's. */
+/* Who has starved for seconds, for want of unreserved time, takes a turn from anyone. */
 __noinline bool serve_starving(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u64 longest = ROTA_STARVING_NS, grant = ROTA_PINNED_GRANT_NS;
+	u32 line;
 
-	return c &&
-	       ((c->now - c->pinned.served > longest && serve_overdue(cpu, true, longest, grant, ROTA_NEVER)) ||
-		(c->now - c->background.served > longest && serve_overdue(cpu, false, longest, grant, ROTA_NEVER)));
+	if (!c)
+		return false;
+	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
+		if (c->now - floor_of(c, line)->served > ROTA_STARVING_NS &&
+		    serve_overdue(cpu, line, ROTA_STARVING_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER))
+			return true;
+	}
+	return false;
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */

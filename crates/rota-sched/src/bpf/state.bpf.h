@@ -52,6 +52,13 @@ struct floor {
 	u64 served;
 };
 
+/* Who waits on a CPU without a slot of its own. */
+enum floor_line {
+	FLOOR_PINNED,
+	FLOOR_BACKGROUND,
+	FLOOR_SHARED,
+};
+
 /* What a CPU does now and how long it may. */
 struct cpu_ctx {
 	struct rota_cpu_account account;
@@ -89,7 +96,8 @@ struct cpu_ctx {
 	/* The floor. */
 	struct floor background;
 	struct floor pinned;
-	bool floor_is_pinned; /* which of the two the present turn is of, if it is the floor's */
+	struct floor shared;
+	u32 floor_line; /* which of the three the present turn is of, if it is the floor's */
 	/* Accounts. */
 	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
 	u64 idle_since;	  /* idle since then; 0: not now */
@@ -190,6 +198,13 @@ private(masks) struct bpf_cpumask __kptr *tenant_mask; /* all other CPUs */
 static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
 {
 	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+static __always_inline struct floor *floor_of(struct cpu_ctx *c, u32 line)
+{
+	if (line == FLOOR_SHARED)
+		return &c->shared;
+	return line == FLOOR_PINNED ? &c->pinned : &c->background;
 }
 
 /* The second level's budget of local vCPU `local`, masked where the verifier can see it. */
