@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
 # The guest's first process: sets the machine up as a small server's would be, runs /lab/command, and sends its exit
 # status and /results to the host over the virtio port.
 export PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root TERM=dumb LANG=C.UTF-8

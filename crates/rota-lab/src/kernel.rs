@@ -54,7 +54,7 @@ impl Kernel {
         let mut candidates = candidates(&packages, request);
         ensure!(
             !candidates.is_empty(),
-            "no kernel of {OLDEST} or later in apt's lists: run scripts/setup.sh as root, which adds the suite that has them"
+            "no kernel of {OLDEST} or later in apt's lists: run scripts/setup.sh as root, which adds a suite with some"
         );
         let mut refused = String::new();
         while let Some(release) = candidates.pop() {

@@ -1,7 +1,7 @@
 //! The configuration: `rota.toml` for the host, and one file a tenant under `tenants.d/` if that is handier.
 //!
-//! The text is walked as a tree of TOML values that know their place, not deserialised into structures: so a reader gets
-//! every mistake at once, each with its file, line, column, key and mend, and a mistake in one key hides no other.
+//! The text is walked as a tree of TOML values that know their place, not deserialised into structures: so a reader
+//! gets every mistake at once, each with its file, line, column, key and mend, and a mistake in one key hides no other.
 //!
 //! # Keys
 //!
@@ -16,9 +16,9 @@
 //! | `system` | `{ share, latency }` of the system's own tenant on each CPU of a host without housekeeping CPUs; 0.05 and `"50ms"` by default |
 //! | `siblings`, `caches`, `nodes`, `sockets` | lists of CPU lists: the threads of one core, and the CPUs of one last-level cache, NUMA node, socket |
 //!
-//! With any of the last row's keys the topology is the declared one: a CPU in no list of `siblings` is a core of its own,
-//! and the CPUs in no list of another key share one more domain. With none of them it is the machine's, as long as the
-//! machine has all of `cpus`; otherwise another machine is meant, and taken to be flat.
+//! With any of the last row's keys the topology is the declared one: a CPU in no list of `siblings` is a core of its
+//! own, and the CPUs in no list of another key share one more domain. With none of them it is the machine's, as long
+//! as the machine has all of `cpus`; otherwise another machine is meant, and taken to be flat.
 //!
 //! `[[tenant]]`, any number, in any file:
 //!
@@ -36,8 +36,8 @@
 //!
 //! Durations are strings with a unit: `"20ms"`, `"1.5s"`; `ns`, `us`, `ms` or `s`.
 //!
-//! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is reserved and uncapped, BestEffort
-//! is background.
+//! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is reserved and uncapped,
+//! BestEffort is background.
 
 mod duration;
 mod error;

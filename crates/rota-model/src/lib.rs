@@ -24,8 +24,8 @@ pub struct Model {
 }
 
 impl Model {
-    /// The system's own tenant, if the host keeps no housekeeping CPUs: reserved, uncapped, one vCPU a CPU, pinned to it.
-    /// The system's user tasks are served there, since a small host cannot give whole CPUs away.
+    /// The system's own tenant, if the host keeps no housekeeping CPUs: reserved, uncapped, one vCPU a CPU, pinned to
+    /// it. The system's user tasks are served there, since a small host cannot give whole CPUs away.
     pub fn system(&self) -> Option<TenantId> {
         let id = self.tenants.iter().position(|tenant| tenant.name == Tenant::SYSTEM)?;
         TenantId::try_from(id).ok()

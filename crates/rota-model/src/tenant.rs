@@ -23,8 +23,8 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// What the system's own tenant has on each CPU of a host without housekeeping CPUs, unless configured: enough for a
-    /// shell and the usual daemons to answer.
+    /// What the system's own tenant has on each CPU of a host without housekeeping CPUs, unless configured: enough
+    /// for a shell and the usual daemons to answer.
     pub const SYSTEM: Reservation =
         Reservation { share: SYSTEM_SHARE, latency_ns: 50_000_000, capped: false };
 }
@@ -84,8 +84,8 @@ pub struct Tenant {
     pub vcpus: u32,
     /// CPUs that it may be planned on, none of them for housekeeping; all but the housekeeping CPUs if absent.
     pub affinity: Option<CpuSet>,
-    /// vCPU k may be planned on the k-th CPU of the affinity (ascending) only; there are as many vCPUs as CPUs. So it is
-    /// with the system's own tenant; no other can ask for it.
+    /// vCPU k may be planned on the k-th CPU of the affinity (ascending) only; there are as many vCPUs as CPUs. So it
+    /// is with the system's own tenant; no other can ask for it.
     pub pinned: bool,
     /// Where it is found; `None` for a tenant that is only planned for, and for the system's own, which is every task
     /// outside of the other tenants' cgroups.

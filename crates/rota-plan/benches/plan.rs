@@ -1,8 +1,8 @@
 //! How long a full plan takes: `cargo bench -p rota-plan`.
 //!
 //! `quarters` is the thesis' host (section 6.1): 176 vCPUs of share 0.25 on 44 of 48 CPUs, by latency. `different` is a
-//! host of 1,024 CPUs, each with ten vCPUs of its own shares and latencies (10 to 100 ms), 99 % reserved; `narrow` is the
-//! same with latencies from 1 ms, where most slots are short.
+//! host of 1,024 CPUs, each with ten vCPUs of its own shares and latencies (10 to 100 ms), 99 % reserved; `narrow` is
+//! the same with latencies from 1 ms, where most slots are short.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rota_model::{Class, CpuSet, Host, Model, Reservation, Share, Tenant, Topology};

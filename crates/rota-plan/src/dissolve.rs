@@ -1,11 +1,11 @@
 //! Slots that are too short to be worth a context switch, removed without a promise broken.
 //!
 //! The thesis (section 5.5.1) gives a short slot to its neighbour, and so may take from a vCPU what it was promised.
-//! Here time only changes hands in closed chains: if A gives x ns to B, then somewhere else in the *same period windows*
-//! B gives x ns to A, or to C who gives them to A, or to whom idle time is on the way. All of it happens at boundaries
-//! between slots that touch, so no slot is added, and every vCPU keeps exactly its time in every one of its windows.
-//! A short slot either vanishes into a neighbour or grows to the minimum at a neighbour's cost. One for which no chain
-//! is found stays.
+//! Here time only changes hands in closed chains: if A gives x ns to B, then somewhere else in the *same period
+//! windows* B gives x ns to A, or to C who gives them to A, or to whom idle time is on the way. All of it happens at
+//! boundaries between slots that touch, so no slot is added, and every vCPU keeps exactly its time in every one of
+//! its windows. A short slot either vanishes into a neighbour or grows to the minimum at a neighbour's cost. One for
+//! which no chain is found stays.
 
 use crate::Slot;
 use crate::period::Task;
@@ -195,7 +195,8 @@ impl Line<'_> {
         self.reach.contains(&other).then_some(other)
     }
 
-    /// A slot may vanish, or keep the minimum; one that is short already may only vanish. Idle time may be of any length.
+    /// A slot may vanish, or keep the minimum; one that is short already may only vanish. Idle time may be of any
+    /// length.
     fn may_lose(&self, piece: &Slot, amount: u64) -> bool {
         let left = piece.len_ns().checked_sub(amount);
         left.is_some_and(|left| left == 0 || left >= self.min_ns || piece.vcpu == IDLE)

@@ -61,10 +61,10 @@ impl Timetable {
 
 /// The best timetable for tasks, whose budgets may grow by rounding up to `load_max` ns of a hyperperiod in sum.
 ///
-/// Periods as they are give the longest slots, but unlike periods cut each other's budgets anywhere, and not every short
-/// slot can be dissolved. Then periods that are multiples of one base, or all equal to it, are tried: shorter periods keep
-/// every promise as well. The base is the shortest period; a shorter one is only tried for a table that could not be
-/// stored otherwise, since there the budgets' rounding may fit.
+/// Periods as they are give the longest slots, but unlike periods cut each other's budgets anywhere, and not every
+/// short slot can be dissolved. Then periods that are multiples of one base, or all equal to it, are tried: shorter
+/// periods keep every promise as well. The base is the shortest period; a shorter one is only tried for a table that
+/// could not be stored otherwise, since there the budgets' rounding may fit.
 pub(crate) fn timetable(tasks: &[Task], load_max: u64, slot_min_ns: u64) -> Timetable {
     let mut best = Timetable::new(tasks.to_vec(), slot_min_ns);
     let shortest = tasks.iter().map(|task| task.period).min().unwrap_or(HYPERPERIOD_NS);

@@ -389,8 +389,8 @@ impl Scheduler {
         self.begin_promises(from_ns)
     }
 
-    /// Has the promises hold that do not yet, from `from_ns` on or from now if that is past. Only once all waiting threads
-    /// are where they belong: this program may itself be held up before it has sent them there.
+    /// Has the promises hold that do not yet, from `from_ns` on or from now if that is past. Only once all waiting
+    /// threads are where they belong: this program may itself be held up before it has sent them there.
     fn begin_promises(&self, from_ns: u64) -> Result<()> {
         for (&id, known) in self.tenants.borrow_mut().iter_mut() {
             if known.record.promised_from == 0 && self.is_promised(&known.record) {

@@ -1,7 +1,7 @@
 //! What a table costs to write, to certify and to look things up in: `cargo bench -p rota-table`.
 //!
-//! Two hosts, as the planner's benchmark has them: 176 vCPUs on 44 CPUs, and 10,240 on 1,024, ten on each, all different.
-//! The tables are laid out here, in slots about as many and as long as the planner's.
+//! Two hosts, as the planner's benchmark has them: 176 vCPUs on 44 CPUs, and 10,240 on 1,024, ten on each, all
+//! different. The tables are laid out here, in slots about as many and as long as the planner's.
 
 use std::hint::black_box;
 

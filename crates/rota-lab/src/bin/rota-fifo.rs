@@ -1,4 +1,5 @@
-//! The scheduler that Rota's cost is compared with: `rota-fifo run 10`; and what operations cost: `rota-fifo costs rota_`.
+//! The scheduler that Rota's cost is compared with: `rota-fifo run 10`; and what operations cost: `rota-fifo costs
+//! rota_`.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! A virtual machine that does nothing but count: real vCPU threads, under KVM, for a scheduler to be seen with.
 //!
-//! Each vCPU runs a loop of real-mode instructions that counts in the guest's memory and now and then exits to its thread,
-//! which carries the name that QEMU would give it. The calling thread is the monitor's own: it wakes up all the time, as
-//! a monitor with devices does.
+//! Each vCPU runs a loop of real-mode instructions that counts in the guest's memory and now and then exits to its
+//! thread, which carries the name that QEMU would give it. The calling thread is the monitor's own: it wakes up all
+//! the time, as a monitor with devices does.
 
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
@@ -138,7 +138,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, and nobody has a reference longer than this value. It was mapped, so it can be unmapped.
+        // SAFETY: made by `new`, and nobody has a reference longer than this value. It was mapped, so it can be
+        // unmapped.
         let _ = unsafe { munmap(self.0.cast(), MEMORY_BYTES) };
     }
 }

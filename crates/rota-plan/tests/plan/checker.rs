@@ -1,5 +1,5 @@
-//! What a plan has promised, checked from the definitions alone: unrolled over the whole table, window by window. Shares
-//! no code with the planner.
+//! What a plan has promised, checked from the definitions alone: unrolled over the whole table, window by window.
+//! Shares no code with the planner.
 
 use rota_model::{Model, Share};
 use rota_plan::{CpuPlan, Method, Plan, PlannedVcpu};

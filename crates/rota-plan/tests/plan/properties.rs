@@ -161,8 +161,8 @@ fn short_slots_are_rare() {
     assert!(slots > 10_000 && short * 10_000 < slots, "{short} of {slots} are short");
 }
 
-/// Filled to the floor with unlike periods: as they are they cut some slot too short for the table's format, and shorter
-/// ones need a little of the floor for their rounding.
+/// Filled to the floor with unlike periods: as they are they cut some slot too short for the table's format, and
+/// shorter ones need a little of the floor for their rounding.
 #[test]
 fn a_cpu_filled_with_unlike_periods_has_a_table() {
     let latencies = [1, 1, 5, 10, 20, 30, 100];

@@ -94,8 +94,8 @@ vm/1: 6162156 in 20540520, blackout 14378364, partitioned
     );
 }
 
-/// EDF alone preempts `slow` for `fast` and leaves a slot of less than 100 us for later. An exchange with `fast` joins it
-/// to the slot before, and nobody's windows change.
+/// EDF alone preempts `slow` for `fast` and leaves a slot of less than 100 us for later. An exchange with `fast`
+/// joins it to the slot before, and nobody's windows change.
 #[test]
 fn a_short_slot_is_dissolved() {
     let tenants = [reserved("fast", 1, 0.15, 5 * MS), reserved("slow", 1, 0.35, 10 * MS)];

@@ -2,8 +2,9 @@
 //! promise was missed or a CPU saw two tables in one round.
 //!
 //! `switches COUNT [SEED]`, as root on a machine that may lose its scheduler: a lab guest (`tests/switches.rs`).
-//! With instruction-counted time and one CPU no promise may be missed but for a kernel thread's or an interrupt's sake. On several CPUs the emulator's own
-//! turn-taking stops each of them: there missed promises are told, beside the pauses of a control, and not judged.
+//! With instruction-counted time and one CPU no promise may be missed but for a kernel thread's or an interrupt's
+//! sake. On several CPUs the emulator's own turn-taking stops each of them: there missed promises are told, beside
+//! the pauses of a control, and not judged.
 
 mod load;
 mod tenants;
@@ -145,8 +146,8 @@ fn report(scheduler: &Scheduler, tenants: &Tenants, count: u64) -> Result<()> {
         let Some(probe) = guest.probe().filter(|_| guest.is_constant()) else { continue };
         let received = (queue.used_ns - guest.used_before_ns()) as f64 / elapsed_ns as f64;
         println!(
-            "{}: promised {:.3}, received {received:.4}; bound {} us, longest blackout {} us, pause as its probe saw it \
-             {} us; missed {} ({})",
+            "{}: promised {:.3}, received {received:.4}; bound {} us, longest blackout {} us, pause as its probe \
+             saw it {} us; missed {} ({})",
             guest.name(),
             guest.share(),
             guest.latency_ns() / 1000,

@@ -1,5 +1,5 @@
-//! An independent judge: runs a table ns by ns the way the header says that the dispatcher does, and looks whether every
-//! promise was kept. Slow and naive on purpose; for tables of a few microseconds.
+//! An independent judge: runs a table ns by ns the way the header says that the dispatcher does, and looks whether
+//! every promise was kept. Slow and naive on purpose; for tables of a few microseconds.
 
 use std::collections::BTreeSet;
 

@@ -40,8 +40,8 @@ struct Vcpu<'a> {
     method: String,
 }
 
-/// One line of JSON. Times are in ns from the start of the table, idle time is left out, and a slot's `vcpu` is the name
-/// of one of `vcpus`.
+/// One line of JSON. Times are in ns from the start of the table, idle time is left out, and a slot's `vcpu` is the
+/// name of one of `vcpus`.
 pub fn render_json(plan: &Plan, model: &Model) -> serde_json::Result<String> {
     let names: Vec<String> = (0..plan.vcpus.len() as u32).map(|vcpu| vcpu_name(plan, model, vcpu)).collect();
     let slot = |slot: &rota_plan::Slot| Slot {

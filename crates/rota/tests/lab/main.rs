@@ -6,9 +6,11 @@
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
 mod churn;
+mod crowd;
 mod edits;
 mod guest;
 mod hog;
 mod hotplug;
 mod promises;
+mod saturation;
 mod stop;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # A tenant comes, goes and comes again; processes move between tenants; a tenant has cgroups of its own.
 . /lab/lib.sh
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # The configuration is edited while it is in use: wrongly, then well, then so that somebody does not fit.
 . /lab/lib.sh
 CONFIG=/etc/rota/rota.toml

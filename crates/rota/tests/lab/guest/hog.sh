@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # For a second a real-time program takes the CPU, slots and all.
 . /lab/lib.sh
 tenants web batch

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # CPU 1 goes and comes back while tenants run; with CPUs named in the configuration, its going ends `rota up`.
 . /lab/lib.sh
 CPU=/sys/devices/system/cpu/cpu1/online

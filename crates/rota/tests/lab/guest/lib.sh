@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # What the guests' scripts share. They end at the first thing that goes wrong, and say what it was.
 set -eu
 

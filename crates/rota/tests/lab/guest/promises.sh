@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # Everybody on one CPU wants all of it.
 . /lab/lib.sh
 tenants steady quick capped spare

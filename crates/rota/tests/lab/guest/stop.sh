@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # The daemon is refused, killed and stopped; two tenants run on all the time.
 . /lab/lib.sh
 
