@@ -155,6 +155,7 @@ __noinline int replenish(u32 cpu)
 	if (!c)
 		return 0;
 	locals = nr_locals(c, cpu);
+	c->second_cursor++; /* an epoch may have less time to give than one part: another goes first */
 	c->second_wanting = 0;
 	bpf_for (i, 0, locals) {
 		bool waits = local_waits(cpu, i, true);
