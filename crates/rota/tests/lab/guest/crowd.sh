@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# A fork bomb in one tenant, then a thousand busy processes; another tenant and the system want their part all the time.
+. /lab/lib.sh
+
+# emptied CGROUP: kills what is there and waits until it is gone.
+emptied() {
+    echo 1 >$CGROUPS/$1/cgroup.kill
+    await grep -q "populated 0" $CGROUPS/$1/cgroup.events
+}
+
+tenants web crowd
+echo 1500 >$CGROUPS/crowd/pids.max
+up
+window 1 2
+probe web bomb_probe
+(inside crowd sh -c 'bomb() { bomb | bomb & }; bomb') 2>/dev/null &
+until_second $END
+status bomb
+cat $CGROUPS/crowd/pids.peak >/results/bomb.peak
+wait $PROBES
+emptied crowd
+echo "the bomb is gone"
+
+for i in $(seq 1000); do
+    (
+        echo 0 >$CGROUPS/crowd/cgroup.procs
+        while :; do :; done
+    ) &
+done
+status before
+window 0 2
+probe web thousand_probe
+until_second $END
+status thousand
+wait $PROBES
+emptied crowd
+status after
+state_is enabled || fail "the scheduler is gone"
+stop
