@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: GPL-2.0-only
 # Two virtual machines and a busy container under `rota up`; leaves in /results what each was promised and received.
 set -e
 in_cgroup() {

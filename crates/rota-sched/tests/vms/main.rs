@@ -1,5 +1,7 @@
 //! Virtual machines under KVM as tenants: their vCPU threads, found by name, have a reservation each.
 
+#![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
