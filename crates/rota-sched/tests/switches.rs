@@ -3,6 +3,8 @@
 //! Ten thousand of them take about an hour of instruction-counted time:
 //! `ROTA_SWITCHES=10000 cargo test -p rota-sched --test switches -- --ignored one_cpu`.
 
+#![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
