@@ -4,7 +4,6 @@
 //! `ROTA_SWITCHES=10000 cargo test -p rota-sched --test switches -- --ignored one_cpu`.
 
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
-#![allow(clippy::unwrap_used)] // a test fails where it stands
 
 use std::path::PathBuf;
 use std::process::Command;

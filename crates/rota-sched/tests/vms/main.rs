@@ -1,7 +1,6 @@
 //! Virtual machines under KVM as tenants: their vCPU threads, found by name, have a reservation each.
 
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
-#![allow(clippy::unwrap_used)] // a test fails where it stands
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
