@@ -93,13 +93,20 @@ static __always_inline void arm(struct cpu_ctx *c, u64 at)
 	bpf_timer_start(&c->timer, at, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
-/* A task of another class keeps the CPU from one slot to the next: what it takes is counted slot by slot. */
+/*
+ * What no slot can stop, a task of another class or a bound kernel thread, keeps the CPU from one slot to the next: what
+ * it takes is counted slot by slot.
+ */
 static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	struct owner slot;
 
-	settle_other(c, cpu, now);
-	c->other_since = now;
+	if (c->other_since) {
+		settle_other(c, cpu, now);
+		c->other_since = now;
+	} else {
+		turn_ends(cpu, SYSTEM_QUEUE, now);
+	}
 	table_look_up(cpu, now, &slot);
 	enter_slot(c, cpu, &slot, now);
 	c->until_ns = c->slot_end;
@@ -116,7 +123,7 @@ static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 		arm(c, c->until_ns);
 		return 0;
 	}
-	if (c->other_since)
+	if (c->other_since || c->level == ROTA_LEVEL_KERNEL)
 		pass_slot(c, *cpu, now);
 	else
 		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
