@@ -94,8 +94,8 @@ static __always_inline void arm(struct cpu_ctx *c, u64 at)
 }
 
 /*
- * What no slot can stop, a task of another class or a bound kernel thread, keeps the CPU from one slot to the next: what
- * it takes is counted slot by slot.
+ * What no slot can stop, a task of another class or a bound kernel thread, keeps the CPU from one slot to the next:
+ * what it takes is counted slot by slot.
  */
 static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 {
