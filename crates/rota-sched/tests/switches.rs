@@ -12,7 +12,7 @@ use std::time::Duration;
 use rota_lab::{Clock, Image, Kernel, Vm};
 
 /// Few enough for a loaded machine, which needs about half a second for each.
-const SWITCHES: u32 = 300;
+const SWITCHES: u32 = 100;
 /// For one switch, and for the boot.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(240)];
 
