@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Tenants on a real kernel: under the kernel's own scheduler, under its quota, and under Rota. Ends with the table.
 demo:
 	scripts/setup.sh
-	cargo build --release --locked --package rota
+	cargo build --release --locked --package rota --package rota-lab
 	target/release/rota demo
 
 # Every check and every test. Ends with how many passed, failed and were skipped.

@@ -99,7 +99,8 @@ install_rust() {
     esac
     hash -r
     has_rust || fail "cargo $OLDEST_RUST or later with fmt and clippy is needed, here is '$(rust_version)':" \
-        "if it is rustup's, run 'rustup update stable && rustup component add rustfmt clippy'"
+        "add $VERSION_CODENAME-security to apt's sources, which has a newer one," \
+        "or, if it is rustup's, run 'rustup update stable && rustup component add rustfmt clippy'"
 }
 
 # Installing a server must not start it: the machine's owner did not ask for one.

@@ -13,6 +13,9 @@
 //! | `housekeeping` | CPU list, a part of `cpus` but not all of it; none by default |
 //! | `floor` | part of every CPU that stays unreserved, 0 to 0.5; 0.005 by default |
 //! | `slot_min` | shortest slot that is planned, up to `"10ms"`; `"50us"` by default |
+//! | `placement` | `"worst-fit"`: each vCPU to the CPU with most room, the default; `"best-fit"`: to the one with least that will do, which leaves other CPUs empty |
+//! | `switch_cost` | what a change from one task to another takes of a CPU's time, up to `"1ms"`; `"5us"` by default: [`Costs::DEFAULT`](crate::Costs::DEFAULT) says what it stands for |
+//! | `migration_cost` | what it takes beyond that if the vCPU ran on another CPU before, up to `"1ms"`; nothing by default |
 //! | `system` | `{ share, latency }` of the system's own tenant on each CPU of a host without housekeeping CPUs; 0.05 and `"50ms"` by default |
 //! | `siblings`, `caches`, `nodes`, `sockets` | lists of CPU lists: the threads of one core, and the CPUs of one last-level cache, NUMA node, socket |
 //!
@@ -32,12 +35,17 @@
 //! | `capped` | never more than the share, `false` by default; reserved only |
 //! | `weight` | 1 to 10000, 100 by default; shared only |
 //! | `affinity` | CPU list; housekeeping CPUs in it are left out |
+//! | `node` | the NUMA node whose CPUs it may use, by its number: its place in `nodes`, or the machine's; with `affinity`, what is in both |
+//! | `exclusive_cores` | nobody else runs on the siblings of its CPUs, `false` by default; reserved only, on a host with housekeeping CPUs |
 //! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`; `{i}` as in `name` |
 //!
 //! Durations are strings with a unit: `"20ms"`, `"1.5s"`; `ns`, `us`, `ms` or `s`.
 //!
 //! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is reserved and uncapped,
 //! BestEffort is background.
+//!
+//! A file that has a configuration and more in it, as a simulation's scenario has, is read by [`parse_with`], and the
+//! more of it by the same means: [`Table`] and [`value`].
 
 mod duration;
 mod error;
@@ -46,18 +54,17 @@ mod matcher;
 mod syntax;
 mod table;
 mod tenant;
-mod value;
+pub mod value;
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use crate::{Model, Topology};
 
 pub use duration::{DurationError, duration_ns};
-pub use error::{ConfigError, ConfigErrors};
+pub use error::{ConfigError, ConfigErrors, Errors};
+pub use table::Table;
 
-use error::{Errors, File};
-use table::Table;
+use error::File;
 use tenant::Tenants;
 
 /// One configuration file.
@@ -80,6 +87,21 @@ pub const VCPUS_MAX: u32 = 1 << 20;
 /// Every mistake in every file, in the order of the sources. A file that is not TOML is reported as such alone: what
 /// the other files lack because of it is not known.
 pub fn parse(sources: &[Source], machine: &Topology) -> Result<Model, ConfigErrors> {
+    parse_with(sources, machine, &[], |_, _, _| ()).map(|(model, ())| model)
+}
+
+/// The same for files of which the first has more keys than a configuration, `keys`. `read` reads them from its root,
+/// and is told the model, if that is without a mistake.
+///
+/// # Errors
+///
+/// Every mistake in every file, as [`parse`]; among them those that `read` has found.
+pub fn parse_with<T>(
+    sources: &[Source],
+    machine: &Topology,
+    keys: &[&str],
+    read: impl FnOnce(&Table, Option<&Model>, &mut Errors) -> T,
+) -> Result<(Model, T), ConfigErrors> {
     let default = [Source { path: "rota.toml".to_owned(), text: String::new() }];
     let sources = if sources.is_empty() { &default } else { sources };
     let files: Vec<File> = sources.iter().map(File::new).collect();
@@ -107,14 +129,17 @@ pub fn parse(sources: &[Source], machine: &Topology) -> Result<Model, ConfigErro
             let message = format!("belongs in the host file only; move it to {}", files[0].path);
             errors.push(root.error("host", message));
         }
-        root.refuse_unknown(&["host", "tenant"], &mut errors);
-        for table in tenants_of(root, &mut errors) {
+        let more = if index == 0 { keys } else { &[] };
+        root.refuse_unknown(&[&["host", "tenant"], more].concat(), &mut errors);
+        for table in root.tables("tenant", &mut errors) {
             tenants.read(&table, &mut errors);
         }
     }
     let tenants = tenants.finish();
-    match host {
-        Some(host) if errors.is_empty() => Ok(Model { host, tenants }),
+    let model = host.filter(|_| errors.is_empty()).map(|host| Model { host, tenants });
+    let more = read(&tables[0], model.as_ref(), &mut errors);
+    match model {
+        Some(model) if errors.is_empty() => Ok((model, more)),
         _ => Err(error::in_reading_order(errors, sources)),
     }
 }
@@ -123,27 +148,4 @@ pub fn parse(sources: &[Source], machine: &Topology) -> Result<Model, ConfigErro
 fn host_of<'a>(root: &Table<'a>, nothing: &'a DeTable<'a>, errors: &mut Errors) -> Table<'a> {
     let table = root.table("host", "[host], once", errors);
     table.unwrap_or_else(|| Table::new(root.file, "host", 0, nothing))
-}
-
-/// Every `[[tenant]]` of a file.
-fn tenants_of<'a>(root: &Table<'a>, errors: &mut Errors) -> Vec<Table<'a>> {
-    let Some(value) = root.get("tenant") else { return Vec::new() };
-    let mut refuse = |item: &Spanned<DeValue>| {
-        let message = format!("{} is no list of tables; write [[tenant]]", value::show(item.get_ref()));
-        errors.push(root.file.error(item.span().start, "tenant", message));
-    };
-    let DeValue::Array(items) = value.get_ref() else {
-        refuse(value);
-        return Vec::new();
-    };
-    let mut tables = Vec::new();
-    for item in items.iter() {
-        match item.get_ref() {
-            DeValue::Table(entries) => {
-                tables.push(Table::new(root.file, "tenant", item.span().start, entries));
-            }
-            _ => refuse(item),
-        }
-    }
-    tables
 }

@@ -5,6 +5,7 @@
 
 pub mod config;
 mod cpuset;
+pub mod histogram;
 mod share;
 mod tenant;
 mod topology;
@@ -12,7 +13,7 @@ mod topology;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
 pub use tenant::{Class, Match, Reservation, Tenant, TenantId};
-pub use topology::{CpuPlace, Host, Topology};
+pub use topology::{Costs, CpuPlace, Host, Placement, Topology};
 
 /// Tenants and the host that carries them: all that the planner is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Model {
 }
 
 /// A text from outside in quotes, escaped and short enough for an error message.
-fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}...", &text[..end]),
         None => format!("{text:?}"),

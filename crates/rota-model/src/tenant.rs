@@ -87,6 +87,9 @@ pub struct Tenant {
     /// vCPU k may be planned on the k-th CPU of the affinity (ascending) only; there are as many vCPUs as CPUs. So it
     /// is with the system's own tenant; no other can ask for it.
     pub pinned: bool,
+    /// Nobody else runs on the siblings of the CPUs on which it has slots: it gets cores whole. A core of one CPU has
+    /// no siblings and is shared with others as ever.
+    pub exclusive_cores: bool,
     /// Where it is found; `None` for a tenant that is only planned for, and for the system's own, which is every task
     /// outside of the other tenants' cgroups.
     pub matcher: Option<Match>,
@@ -96,10 +99,11 @@ impl Tenant {
     /// The name of the system's own tenant; no other may have it.
     pub const SYSTEM: &str = "system";
 
-    /// CPUs that vCPU `index` may be planned on, of those that the host has for tenants ([`crate::Host::tenant_cpus`]).
-    pub fn vcpu_cpus(&self, index: u32, tenant_cpus: &CpuSet) -> CpuSet {
+    /// CPUs that vCPU `index` may be planned on, of those that the host has for a tenant like this:
+    /// [`crate::Host::tenant_cpus`], or [`crate::Host::exclusive_cpus`] if it wants cores to itself.
+    pub fn vcpu_cpus(&self, index: u32, host_cpus: &CpuSet) -> CpuSet {
         let cpus =
-            self.affinity.as_ref().map_or_else(|| tenant_cpus.clone(), |cpus| cpus.intersection(tenant_cpus));
+            self.affinity.as_ref().map_or_else(|| host_cpus.clone(), |cpus| cpus.intersection(host_cpus));
         if self.pinned { cpus.iter().skip(index as usize).take(1).collect() } else { cpus }
     }
 

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use proptest::test_runner::RngSeed;
 use rota_model::config::{Source, VCPUS_MAX, parse};
-use rota_model::{Class, CpuPlace, CpuSet, Host, Match, Model, Reservation, Share, Tenant, Topology};
+use rota_model::{
+    Class, Costs, CpuPlace, CpuSet, Host, Match, Model, Placement, Reservation, Share, Tenant, Topology,
+};
 
 const EXAMPLE: &str = include_str!("../../../examples/rota.toml");
 
@@ -53,9 +55,9 @@ fn duration(ns: u64) -> impl Strategy<Value = (String, u64)> {
 fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
     let cpus = subsequence((0..20).collect::<Vec<u32>>(), 2..20);
     let system = (1u32..=1_000_000_000, (1u64..3_600_000_000_000).prop_flat_map(duration));
-    let slot_min = (0u64..=10_000_000).prop_flat_map(duration);
-    (cpus, any::<Index>(), 0u32..=500_000_000, slot_min, proptest::option::of(system), any::<[bool; 3]>())
-        .prop_map(|(cpus, kept, floor_ppb, (slot_min, slot_min_ns), system, [keeps, declared, defaults])| {
+    let times = [10_000_000, 1_000_000, 1_000_000].map(|most| (0u64..=most).prop_flat_map(duration));
+    (cpus, any::<Index>(), 0u32..=500_000_000, times, proptest::option::of(system), any::<[bool; 4]>())
+        .prop_map(|(cpus, kept, floor_ppb, times, system, [keeps, declared, defaults, packs])| {
             let all: CpuSet = cpus.iter().copied().collect();
             let kept = if keeps { kept.index(cpus.len()) } else { 0 };
             let housekeeping: CpuSet = cpus.iter().copied().take(kept).collect();
@@ -69,10 +71,19 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
                 topology: Topology::flat(&all),
                 floor_ppb: Host::FLOOR_PPB,
                 slot_min_ns: Host::SLOT_MIN_NS,
+                placement: Placement::WorstFit,
+                costs: Costs::DEFAULT,
             };
             if !defaults {
+                let [(slot_min, slot_min_ns), (switch, switch_ns), (migration, migration_ns)] = times;
                 text += &format!("floor = {}\nslot_min = \"{slot_min}\"\n", f64::from(floor_ppb) / 1e9);
+                text += &format!("switch_cost = \"{switch}\"\nmigration_cost = \"{migration}\"\n");
                 (host.floor_ppb, host.slot_min_ns) = (floor_ppb, slot_min_ns);
+                host.costs = Costs { switch_ns, migration_ns };
+            }
+            if packs {
+                text += "placement = \"best-fit\"\n";
+                host.placement = Placement::BestFit;
             }
             if declared {
                 // The first two CPUs are one core of the first node; the others share one more node.
@@ -80,7 +91,7 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
                 host.topology.places[1].core = cpus[0];
                 host.topology.places.iter_mut().skip(2).for_each(|place| place.node = 1);
             } else if cpus.iter().all(|cpu| *cpu < 16) {
-                host.topology.places = cpus.iter().map(|cpu| machine().places[*cpu as usize]).collect();
+                host.topology = machine();
             }
             let mut reservation = Reservation::SYSTEM;
             if let (0, Some((share_ppb, (latency, latency_ns)))) = (kept, system) {
@@ -90,6 +101,29 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
             }
             (text, host, (kept == 0).then_some(reservation))
         })
+}
+
+/// The node of a tenant's first CPU, and the tenant's CPUs in it.
+fn node_of(host: &Host, affinity: Option<&CpuSet>) -> (u32, CpuSet) {
+    let all = host.tenant_cpus();
+    let cpus = affinity.unwrap_or(&all);
+    let node = |cpu| host.topology.place(cpu).expect("a CPU of the host").node;
+    let first = node(cpus.first().expect("an affinity is not empty"));
+    (first, cpus.iter().filter(|&cpu| node(cpu) == first).collect())
+}
+
+fn may_be_exclusive(host: &Host, class: Class, affinity: Option<&CpuSet>) -> bool {
+    let has_core = |cpu: u32| {
+        let core = |cpu| host.topology.place(cpu).expect("a CPU of the host").core;
+        let siblings = host.topology.cpus();
+        siblings
+            .iter()
+            .filter(|&other| core(other) == core(cpu))
+            .all(|other| host.tenant_cpus().contains(other))
+    };
+    let kept_apart = !host.housekeeping.is_empty() || host.topology.siblings().is_empty();
+    let all = host.tenant_cpus();
+    matches!(class, Class::Reserved(_)) && kept_apart && affinity.unwrap_or(&all).iter().any(has_core)
 }
 
 /// One `[[tenant]]` of a name that begins with `t` and its number, and what it makes.
@@ -111,9 +145,10 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             },
         );
     let affinity = proptest::option::of(some_of(&host.tenant_cpus()));
-    let (housekeeping, match_kind) = (host.housekeeping.clone(), 0..5u32);
-    (class, 1u32..9, proptest::option::of(1u32..20), affinity, match_kind, "[A-Za-z0-9._@:-]{0,20}").prop_map(
-        move |((class_text, class), vcpus, count, affinity, match_kind, suffix)| {
+    let (host, match_kind, limits) = (host.clone(), 0..5u32, any::<[bool; 2]>());
+    let count = proptest::option::of(1u32..20);
+    (class, 1u32..9, count, affinity, match_kind, limits, "[A-Za-z0-9._@:-]{0,20}").prop_map(
+        move |((class_text, class), vcpus, count, mut affinity, match_kind, [node, exclusive], suffix)| {
             let template = if count.is_some() { "{i}" } else { "" };
             let name = format!("t{number}-{template}-{suffix}");
             let mut text = format!("[[tenant]]\nname = \"{name}\"\nvcpus = {vcpus}\n{class_text}");
@@ -121,8 +156,17 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
                 text += &format!("count = {count}\n");
             }
             if let Some(affinity) = &affinity {
-                let written: CpuSet = affinity.iter().chain(housekeeping.iter()).collect();
+                let written: CpuSet = affinity.iter().chain(host.housekeeping.iter()).collect();
                 text += &format!("affinity = \"{written}\"\n");
+            }
+            if node {
+                let (node, cpus) = node_of(&host, affinity.as_ref());
+                text += &format!("node = {node}\n");
+                affinity = Some(cpus);
+            }
+            let exclusive_cores = exclusive && may_be_exclusive(&host, class, affinity.as_ref());
+            if exclusive_cores {
+                text += "exclusive_cores = true\n";
             }
             text += &match match_kind {
                 0 => format!("match = {{ cgroup = \"machine.slice/{name}/x\\\\x2d\" }}\n"),
@@ -141,7 +185,15 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
                     3 => Some(Match::Container(format!("0123456789ab{number}-{i}"))),
                     _ => None,
                 };
-                Tenant { name, class, vcpus, affinity: affinity.clone(), pinned: false, matcher }
+                Tenant {
+                    name,
+                    class,
+                    vcpus,
+                    affinity: affinity.clone(),
+                    pinned: false,
+                    exclusive_cores,
+                    matcher,
+                }
             });
             (text, made.collect())
         },
@@ -164,6 +216,7 @@ fn valid() -> impl Strategy<Value = (Vec<Source>, Model)> {
                 vcpus: model.host.cpus.len() as u32,
                 affinity: Some(model.host.cpus.clone()),
                 pinned: true,
+                exclusive_cores: false,
                 matcher: None,
             });
         }
@@ -185,7 +238,7 @@ fn survives(sources: &[Source]) {
             let Model { host, tenants } = &model;
             assert!(!host.tenant_cpus().is_empty());
             assert!(host.housekeeping.difference(&host.cpus).is_empty());
-            assert_eq!(host.topology.cpus(), host.cpus);
+            assert!(host.cpus.difference(&host.topology.cpus()).is_empty());
             assert_eq!(model.system().is_some(), host.housekeeping.is_empty());
             let names: BTreeSet<&str> = tenants.iter().map(|tenant| tenant.name.as_str()).collect();
             assert_eq!(names.len(), tenants.len());
@@ -248,6 +301,8 @@ fn token() -> impl Strategy<Value = String> {
         "housekeeping",
         "floor",
         "slot_min",
+        "switch_cost",
+        "migration_cost",
         "system",
         "siblings",
         "nodes",
@@ -346,7 +401,7 @@ fn the_example_is_what_it_says() {
     assert_eq!((model.host.cpus.len(), model.host.tenant_cpus().len(), model.tenants.len()), (48, 44, 92));
     assert_eq!(model.system(), None);
     assert_eq!(model.tenants[87].matcher, Some(Match::Cgroup("machine.slice/web-87".to_owned())));
-    let [a, b] = [0, 24].map(|cpu| model.host.topology.place(cpu).unwrap());
+    let [a, b] = [0, 24].map(|cpu| model.host.topology.place(cpu).expect("a CPU of the host"));
     assert_eq!((a.core, a.socket), (b.core, b.socket));
     assert_ne!(a.socket, model.host.topology.place(12).unwrap().socket);
 }
@@ -365,16 +420,22 @@ fn no_file_means_this_machine() {
 
 #[test]
 fn the_ends_of_every_range_are_in_it() {
-    let host = "[host]\nhousekeeping = \"0\"\nfloor = 0.5\nslot_min = \"10ms\"\n";
+    let host = "[host]\nhousekeeping = \"0\"\nfloor = 0.5\nslot_min = \"10ms\"\nswitch_cost = \"1ms\"\n";
     let reserved = "[[tenant]]\nname = \"a\"\nclass = \"reserved\"\nshare = 1\nlatency = \"3600s\"\n";
     let shared = "[[tenant]]\nname = \"b\"\nclass = \"shared\"\nweight = 10000\n";
     // With the one vCPU of `a` and of `b`, as many as a table holds.
     let many = "[[tenant]]\nname = \"c{i}\"\ncount = 2\nclass = \"background\"\nvcpus = 524287\n";
     let model = parse(&[source("rota.toml", &[host, reserved, shared, many].concat())], &machine()).unwrap();
     assert_eq!((model.host.floor_ppb, model.host.slot_min_ns), (500_000_000, 10_000_000));
+    assert_eq!(model.host.costs, Costs { switch_ns: 1_000_000, migration_ns: 0 });
     assert_eq!(model.tenants[0].reservation().unwrap().share, Share::ONE);
     assert_eq!(model.tenants[1].class, Class::Shared { weight: 10_000 });
     assert_eq!(model.tenants.iter().map(|tenant| tenant.vcpus).sum::<u32>(), VCPUS_MAX);
-    let floor = parse(&[source("rota.toml", "[host]\nfloor = 0\nslot_min = \"0ns\"")], &machine()).unwrap();
+    let floor = parse(
+        &[source("rota.toml", "[host]\nfloor = 0\nslot_min = \"0ns\"\nswitch_cost = \"0ns\"")],
+        &machine(),
+    )
+    .unwrap();
     assert_eq!((floor.host.floor_ppb, floor.host.slot_min_ns), (0, 0));
+    assert_eq!(floor.host.costs, Costs::default());
 }

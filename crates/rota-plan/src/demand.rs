@@ -24,8 +24,10 @@ pub(crate) fn collect(model: &Model, usable: &CpuSet) -> Result<Vec<Demand>, Inf
     // Tenants of one template have one affinity between them.
     let mut known: HashMap<CpuSet, Option<Rc<[usize]>>> = HashMap::from([(usable.clone(), None)]);
     let mut demands = Vec::new();
+    let exclusive = model.host.exclusive_cpus();
     for (tenant, entry) in (0..).zip(&model.tenants) {
         let Some(reservation) = entry.reservation() else { continue };
+        let usable = if entry.exclusive_cores { &exclusive } else { usable };
         for index in 0..entry.vcpus {
             let cpus = entry.vcpu_cpus(index, usable);
             if cpus.is_empty() {

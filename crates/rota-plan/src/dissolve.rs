@@ -8,7 +8,7 @@
 //! which no chain is found stays.
 
 use crate::Slot;
-use crate::period::Task;
+use crate::piece::Piece;
 
 /// The owner of idle time.
 const IDLE: u32 = u32::MAX;
@@ -21,12 +21,20 @@ const REACH: usize = 24;
 /// these find next to nothing.
 const ROUNDS_MAX: usize = 3;
 
-/// Slots of `tasks` in [0, `length_ns`), with as few as possible shorter than `min_ns`.
-pub(crate) fn dissolve(tasks: &[Task], length_ns: u64, slots: Vec<Slot>, min_ns: u64) -> Vec<Slot> {
+/// Slots of `pieces` in [0, `length_ns`), with as few as possible shorter than `min_ns`. A change of tasks takes
+/// `switch_ns`.
+pub(crate) fn dissolve(
+    pieces: &[Piece],
+    length_ns: u64,
+    slots: Vec<Slot>,
+    min_ns: u64,
+    switch_ns: u64,
+) -> Vec<Slot> {
     if slots.iter().all(|slot| slot.len_ns() >= min_ns) {
         return slots;
     }
-    let mut line = Line { tasks, min_ns, pieces: with_idle(&slots, length_ns), reach: 0..0 };
+    let mut line =
+        Line { owners: pieces, min_ns, switch_ns, pieces: with_idle(&slots, length_ns), reach: 0..0 };
     for _ in 0..ROUNDS_MAX {
         if !line.round() {
             break;
@@ -67,8 +75,10 @@ enum Side {
 }
 
 struct Line<'a> {
-    tasks: &'a [Task],
+    /// What each owner has to do, and when it may be done.
+    owners: &'a [Piece],
     min_ns: u64,
+    switch_ns: u64,
     /// Cover the CPU's length without a hole; idle time is a piece as well.
     pieces: Vec<Slot>,
     /// The pieces that may change now.
@@ -133,6 +143,14 @@ impl Line<'_> {
         let accounts =
             (self.account(loser.vcpu, start_ns, amount), self.account(winner.vcpu, start_ns, amount));
         let (Some(loses), Some(wins)) = accounts else { return false };
+        let (old_ns, new_ns) = match side {
+            Side::Left => (winner.start_ns, winner.start_ns - amount),
+            Side::Right => (loser.start_ns, loser.start_ns + amount),
+        };
+        let begins = if side == Side::Left { winner.vcpu } else { loser.vcpu };
+        if !self.may_begin(begins, old_ns, new_ns) {
+            return false;
+        }
         match side {
             Side::Left => {
                 self.pieces[other].end_ns -= amount;
@@ -202,14 +220,24 @@ impl Line<'_> {
         left.is_some_and(|left| left == 0 || left >= self.min_ns || piece.vcpu == IDLE)
     }
 
+    /// Whether the change of tasks at the start of a slot stays in the period windows that it is in when the start
+    /// moves, so that what it takes is taken from the same budgets.
+    fn may_begin(&self, vcpu: u32, old_ns: u64, new_ns: u64) -> bool {
+        if vcpu == IDLE || self.switch_ns == 0 {
+            return true;
+        }
+        let period = self.owners[vcpu as usize].period;
+        let windows = |start_ns: u64| (start_ns / period, (start_ns + self.switch_ns - 1) / period);
+        windows(old_ns) == windows(new_ns)
+    }
+
     /// Whose window [start, start + amount) lies in; none if a window of that vCPU ends within.
     fn account(&self, vcpu: u32, start_ns: u64, amount: u64) -> Option<Account> {
         if vcpu == IDLE {
             return Some(Account { vcpu, window: 0 });
         }
-        let period = self.tasks[vcpu as usize].period;
-        let window = start_ns / period;
-        (start_ns + amount <= (window + 1) * period).then_some(Account { vcpu, window })
+        let window = self.owners[vcpu as usize].window(start_ns, start_ns + amount)?;
+        Some(Account { vcpu, window })
     }
 
     /// Drops pieces of no length within reach and joins neighbours of one owner; the next piece to look at.

@@ -2,29 +2,47 @@
 
 use rota_model::{CpuSet, Share};
 
+/// What is needed of some CPUs and what they have, in parts per billion of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The sum of the shares.
+    pub needed_ppb: u64,
+    /// What changes of task take beyond that; 0 if the shares alone are too much.
+    pub costs_ppb: u64,
+    /// What the CPUs have without their floor.
+    pub available_ppb: u64,
+}
+
+impl Figures {
+    fn over(&self) -> String {
+        decimal(self.needed_ppb + self.costs_ppb - self.available_ppb)
+    }
+}
+
 /// A refusal. It names the tenant and says what would mend it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Infeasible {
     /// More is reserved than the CPUs have.
     #[error(
-        "over-utilised: the reservations need {needed} CPUs and the {cpus} CPUs that may carry them have {available} \
-         to give, {over} too few; lower shares, remove tenants or add CPUs",
-        needed = decimal(*needed_ppb),
-        available = decimal(*available_ppb),
-        over = decimal(needed_ppb - available_ppb)
+        "over-utilised: the reservations need {needed} CPUs{costs} and the {cpus} CPUs that may carry them have \
+         {available} to give, {over} too few; lower shares, remove tenants or add CPUs",
+        needed = decimal(figures.needed_ppb),
+        costs = and_costs(figures.costs_ppb),
+        available = decimal(figures.available_ppb),
+        over = figures.over()
     )]
     OverUtilised {
-        /// Sum of all shares, in parts per billion of a CPU.
-        needed_ppb: u64,
-        /// What the CPUs have without their floor.
-        available_ppb: u64,
+        /// What all need and what there is.
+        figures: Figures,
         /// How many CPUs may carry reservations.
         cpus: usize,
     },
     /// No candidate period is short enough.
     #[error(
-        "tenant `{tenant}`: share {share} cannot have a latency of {latency}; the smallest it can have is {smallest}",
+        "tenant `{tenant}`: share {share} cannot have a latency of {latency}; the smallest it can have{costs} is \
+         {smallest}",
         latency = duration(*latency_ns),
+        costs = where_a_change_takes(*switch_ns),
         smallest = duration(*smallest_ns)
     )]
     Latency {
@@ -36,6 +54,23 @@ pub enum Infeasible {
         latency_ns: u64,
         /// What could be had.
         smallest_ns: u64,
+        /// What a change of tasks takes, which has to fit into a period beside the share.
+        switch_ns: u64,
+    },
+    /// No period has room for the share and a change of tasks.
+    #[error(
+        "tenant `{tenant}`: share {share} leaves no time to change tasks, which takes {switch} (host.switch_cost) of a \
+         period of {} at most; write a share of 1, which has a CPU to itself, or a lower one",
+        duration(crate::HYPERPERIOD_NS),
+        switch = duration(*switch_ns)
+    )]
+    Share {
+        /// The tenant's name.
+        tenant: String,
+        /// Its share.
+        share: Share,
+        /// What a change of tasks takes.
+        switch_ns: u64,
     },
     /// The tenant's affinity leaves it nothing.
     #[error(
@@ -50,25 +85,70 @@ pub enum Infeasible {
         /// Where anything may be planned.
         usable: CpuSet,
     },
-    /// The CPUs have room in sum, but this vCPU found none for it.
+    /// Some tenants may only use some CPUs, and want more than these have.
     #[error(
-        "tenant `{tenant}`: vCPU {index} with share {share} fits on none of its {allowed} CPUs{reason}; lower a share, \
-         widen its affinity or add a CPU",
-        reason = no_room(*share, *largest_ppb, *total_ppb)
+        "bottleneck: {vcpus} vCPU{s} of {tenants} may only use {cpus}; {needed} CPUs are needed there{costs} and \
+         {available} can be had, {over} too few; lower a share, widen an affinity or remove a tenant",
+        s = if *vcpus == 1 { "" } else { "s" },
+        tenants = some(tenants),
+        cpus = cpu_list(cpus),
+        needed = decimal(figures.needed_ppb),
+        costs = and_costs(figures.costs_ppb),
+        available = decimal(figures.available_ppb),
+        over = figures.over()
     )]
-    NoRoom {
+    Bottleneck {
+        /// Their names, in the configuration's order.
+        tenants: Vec<String>,
+        /// How many of their vCPUs may use no other CPUs.
+        vcpus: usize,
+        /// All the CPUs that these may use.
+        cpus: CpuSet,
+        /// What they need and what there is.
+        figures: Figures,
+    },
+    /// No CPU was found that a vCPU of share 1 could have without taking from the others what they need.
+    #[error(
+        "tenant `{tenant}`: vCPU {index} wants a CPU to itself, and of {cpus} none was found that the others can do \
+         without; lower a share, widen an affinity or add a CPU",
+        cpus = cpu_list(cpus)
+    )]
+    Dedicated {
         /// The tenant's name.
         tenant: String,
         /// Which of its vCPUs.
         index: u32,
-        /// Its share.
-        share: Share,
-        /// How many CPUs it may use.
-        allowed: usize,
-        /// The most that was left on one of them when it was its turn, in parts per billion of a CPU.
-        largest_ppb: u64,
-        /// What was left on all of them.
-        total_ppb: u64,
+        /// The CPUs that it may use.
+        cpus: CpuSet,
+    },
+    /// No cores were found that a tenant which shares none could have without taking from the others what they need.
+    #[error(
+        "tenant `{tenant}`: wants cores to itself, and of those with {cpus} not enough were found that the others can \
+         do without; lower a share, widen an affinity or add cores",
+        cpus = cpu_list(cpus)
+    )]
+    Cores {
+        /// The tenant's name.
+        tenant: String,
+        /// The CPUs that it may use.
+        cpus: CpuSet,
+    },
+    /// However the vCPUs are placed and divided, rounding and changes of task take more of some CPUs than is left.
+    #[error(
+        "no timetable was found for {cpus}: the vCPUs there need {needed} CPUs{costs}, of {available} to give; give \
+         these tenants longer or equal latencies, or lower shares: {tenants}",
+        cpus = cpu_list(cpus),
+        needed = decimal(figures.needed_ppb),
+        costs = and_costs(figures.costs_ppb),
+        available = decimal(figures.available_ppb),
+    )]
+    Crowded {
+        /// The CPUs.
+        cpus: CpuSet,
+        /// What the vCPUs need, rounding included, and what there is.
+        figures: Figures,
+        /// Who is planned there, separated by commas.
+        tenants: String,
     },
     /// A CPU's shortest slot is so short that its part of the table would not fit the table's format.
     #[error(
@@ -90,17 +170,33 @@ pub enum Infeasible {
     },
 }
 
-fn no_room(share: Share, largest_ppb: u64, total_ppb: u64) -> String {
-    if share == Share::ONE {
-        return ": it wants one to itself, and none is empty".to_owned();
+/// After what the reservations need.
+fn and_costs(costs_ppb: u64) -> String {
+    match costs_ppb {
+        0 => String::new(),
+        _ => format!(" and changes of task {} (host.switch_cost)", decimal(costs_ppb)),
     }
-    if total_ppb < u64::from(share.ppb()) {
-        return format!(", which have {} left between them", decimal(total_ppb));
+}
+
+/// After what could not be had.
+fn where_a_change_takes(switch_ns: u64) -> String {
+    match switch_ns {
+        0 => String::new(),
+        _ => format!(", where a change of tasks takes {} (host.switch_cost),", duration(switch_ns)),
     }
-    format!(
-        ", of which none has more than {} left; it needs splitting over CPUs, which this version does not do",
-        decimal(largest_ppb)
-    )
+}
+
+/// The first few names, and how many more there are.
+fn some(tenants: &[String]) -> String {
+    const SHOWN: usize = 6;
+    let names: Vec<String> = tenants.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
+    let more = tenants.len().saturating_sub(SHOWN);
+    let names = if more > 0 { format!("{} and {more} more", names.join(", ")) } else { names.join(", ") };
+    format!("tenant{} {names}", if tenants.len() == 1 { "" } else { "s" })
+}
+
+fn cpu_list(cpus: &CpuSet) -> String {
+    format!("CPU{} {cpus}", if cpus.len() == 1 { "" } else { "s" })
 }
 
 /// Parts per billion as a decimal fraction, exactly.

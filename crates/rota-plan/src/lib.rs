@@ -3,28 +3,51 @@
 //! The stages, one module each (thesis: M. Vanga, TU Kaiserslautern 2020, chapter 5):
 //!
 //! 1. `demand` lists the vCPUs that have a reservation and the CPUs that each may use.
-//! 2. `period` turns a reservation into a periodic task (budget C, period T).
-//! 3. `partition` gives every task one CPU.
-//! 4. `edf` simulates earliest-deadline-first on each CPU until its slots repeat.
-//! 5. `dissolve` removes slots that are too short, moving work only where every promise stays kept.
+//! 2. `flow` asks whether the CPUs have enough for them, however their loads are divided, and chooses the CPUs that go
+//!    to one vCPU whole; `shortage` says who is short of what.
+//! 3. `exclusive` chooses cores for tenants that share none.
+//! 4. `period` turns a reservation into a periodic task (budget C, period T).
+//! 5. `partition` gives every task one CPU. If that fails, `flow` divides the loads, and `divide` says how each vCPU
+//!    that it divides is served: in pieces that run one after another (`split`), or in a cluster of CPUs (`cluster`,
+//!    `wrap`).
+//! 6. `edf` simulates earliest-deadline-first on each CPU until its slots repeat.
+//! 7. `dissolve` removes slots that are too short, moving work only where every promise stays kept.
 //!
-//! `single` runs stages 4 and 5 for one CPU, `plan` runs them all.
+//! Changing from one task to another takes time. A budget is therefore larger than its share, and by how much shows
+//! only when the slots are known: `net` counts what they give net of costs, and `settle` has budgets follow until it is
+//! enough. If CPUs have too little for that, all are placed anew with that known (`lay_out`).
+//!
+//! `single` makes the timetable of one CPU, `joint` that of CPUs with vCPUs in common, `plan` runs all.
 //!
 //! **Invariant:** no I/O, no clock, no floating point: the same model gives the same plan everywhere. What comes out
 //! is a proposal; whether it keeps its promises is for the certifier to say, which shares no code with this crate.
 
+mod cluster;
 mod demand;
 mod dissolve;
+mod divide;
 mod edf;
+mod exclusive;
+mod flow;
 mod infeasible;
+mod joint;
+mod lay_out;
+mod net;
+mod network;
 mod partition;
 mod period;
+mod piece;
 mod plan;
+mod settle;
+mod shortage;
 mod single;
+mod split;
 mod timetable;
+mod whole;
+mod wrap;
 
-pub use infeasible::Infeasible;
-pub use partition::Placement;
+pub use infeasible::{Figures, Infeasible};
 pub use period::{CANDIDATES, HYPERPERIOD_NS, PERIOD_MIN_NS};
 pub use plan::{Options, plan};
+pub use rota_model::Placement;
 pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot};

@@ -3,17 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::period::HYPERPERIOD_NS;
+use rota_model::Placement;
 
-/// Which of the CPUs that have room a task goes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Placement {
-    /// The one with most room: spreads the load.
-    #[default]
-    WorstFit,
-    /// The one with least: frees whole CPUs.
-    BestFit,
-}
+use crate::period::HYPERPERIOD_NS;
 
 /// Which task is placed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,20 +26,28 @@ pub(crate) struct Item<'a> {
 }
 
 impl Item<'_> {
-    fn is_whole(&self) -> bool {
+    /// Whether it wants a CPU to itself.
+    pub fn is_whole(&self) -> bool {
         self.load == HYPERPERIOD_NS
+    }
+
+    /// The one CPU that it may use, if that is so, of 0 .. `cpus`.
+    pub fn pinned(&self, cpus: usize) -> Option<usize> {
+        match self.allowed {
+            Some([cpu]) => Some(*cpu),
+            None if cpus == 1 => Some(0),
+            _ => None,
+        }
+    }
+
+    /// What it takes at least of CPUs that give `capacity` each: one that wants a CPU to itself takes all of that.
+    pub fn load_of(&self, capacity: u64) -> u64 {
+        if self.is_whole() { capacity } else { self.load }
     }
 }
 
-/// The item that found no CPU, and what was free on those that it may use: the most on one, and all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unplaced {
-    pub item: usize,
-    pub largest: u64,
-    pub total: u64,
-}
-
-/// The CPU (0 .. `cpus`) of every item. Each CPU takes loads up to `capacity` in sum, or one whole item.
+/// The CPU (0 .. `cpus`) of every item, or none if one finds no room. Each CPU takes loads up to `capacity` in sum, or
+/// one whole item.
 ///
 /// Decreasing worst fit or best fit; equal CPUs are taken in ascending order. `n log n` but for items that may not use
 /// every CPU, which look at each that they may.
@@ -57,7 +57,7 @@ pub(crate) fn partition(
     capacity: u64,
     order: Order,
     placement: Placement,
-) -> Result<Vec<usize>, Unplaced> {
+) -> Option<Vec<usize>> {
     let mut sequence: Vec<usize> = (0..items.len()).collect();
     sequence.sort_by_key(|&item| {
         let choice = items[item].allowed.map_or(cpus, <[usize]>::len);
@@ -66,15 +66,11 @@ pub(crate) fn partition(
     let mut room = Room::new(cpus, capacity);
     let mut places = vec![0; items.len()];
     for item in sequence {
-        match room.find(&items[item], placement) {
-            Some(cpu) => {
-                room.take(cpu, &items[item]);
-                places[item] = cpu;
-            }
-            None => return Err(room.without(item, &items[item])),
-        }
+        let cpu = room.find(&items[item], placement)?;
+        room.take(cpu, &items[item]);
+        places[item] = cpu;
     }
-    Ok(places)
+    Some(places)
 }
 
 /// What is free on every CPU.
@@ -124,55 +120,36 @@ impl Room {
         self.free[cpu] -= item.load;
         self.ordered.insert((self.free[cpu], Reverse(cpu)));
     }
-
-    fn without(&self, item: usize, wanted: &Item) -> Unplaced {
-        let free: Vec<u64> = match wanted.allowed {
-            Some(allowed) => allowed.iter().map(|&cpu| self.free[cpu]).collect(),
-            None => self.free.clone(),
-        };
-        Unplaced { item, largest: free.iter().copied().max().unwrap_or(0), total: free.iter().sum() }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(loads: &[u64], cpus: usize, placement: Placement) -> Result<Vec<usize>, Unplaced> {
+    fn place(loads: &[u64], cpus: usize, placement: Placement) -> Option<Vec<usize>> {
         let items: Vec<Item> = loads.iter().map(|&load| Item { load, allowed: None }).collect();
         partition(&items, cpus, 100, Order::Size, placement)
     }
 
     #[test]
     fn worst_fit_spreads_and_best_fit_packs() {
-        assert_eq!(place(&[25, 25, 25, 25], 3, Placement::WorstFit), Ok(vec![0, 1, 2, 0]));
-        assert_eq!(place(&[25, 25, 25, 25], 3, Placement::BestFit), Ok(vec![0, 0, 0, 0]));
+        assert_eq!(place(&[25, 25, 25, 25], 3, Placement::WorstFit), Some(vec![0, 1, 2, 0]));
+        assert_eq!(place(&[25, 25, 25, 25], 3, Placement::BestFit), Some(vec![0, 0, 0, 0]));
         // Larger ones first, whatever their order.
-        assert_eq!(place(&[30, 70, 60, 40], 2, Placement::WorstFit), Ok(vec![0, 0, 1, 1]));
+        assert_eq!(place(&[30, 70, 60, 40], 2, Placement::WorstFit), Some(vec![0, 0, 1, 1]));
     }
 
     #[test]
     fn a_whole_item_takes_an_empty_cpu_beyond_its_capacity() {
-        assert_eq!(place(&[50, HYPERPERIOD_NS, 50], 2, Placement::WorstFit), Ok(vec![1, 0, 1]));
-        assert_eq!(
-            place(&[HYPERPERIOD_NS, HYPERPERIOD_NS, 1], 2, Placement::BestFit),
-            Err(Unplaced { item: 2, largest: 0, total: 0 })
-        );
-    }
-
-    #[test]
-    fn a_misfit_is_told_what_is_free() {
-        assert_eq!(
-            place(&[60, 60, 60], 2, Placement::WorstFit),
-            Err(Unplaced { item: 2, largest: 40, total: 80 })
-        );
+        assert_eq!(place(&[50, HYPERPERIOD_NS, 50], 2, Placement::WorstFit), Some(vec![1, 0, 1]));
+        assert_eq!(place(&[HYPERPERIOD_NS, HYPERPERIOD_NS, 1], 2, Placement::BestFit), None);
     }
 
     #[test]
     fn the_choosiest_may_go_first() {
         let items = [Item { load: 60, allowed: None }, Item { load: 50, allowed: Some(&[0]) }];
         let by = |order| partition(&items, 2, 100, order, Placement::WorstFit);
-        assert_eq!(by(Order::Size), Err(Unplaced { item: 1, largest: 40, total: 40 }));
-        assert_eq!(by(Order::Choosiest), Ok(vec![1, 0]));
+        assert_eq!(by(Order::Size), None);
+        assert_eq!(by(Order::Choosiest), Some(vec![1, 0]));
     }
 }

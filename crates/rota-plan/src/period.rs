@@ -27,21 +27,44 @@ const fn candidates() -> [u64; 186] {
     periods
 }
 
-/// A periodic task: the share of the CPU in every window [k*T, (k+1)*T).
+/// A periodic task: the share of the CPU, net of what it costs to change to it, in every window [k*T, (k+1)*T).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Task {
     /// T in ns, one of [`CANDIDATES`].
     pub period: u64,
     pub share: Share,
+    /// What changes of task take of its time in the window with the most of them, in ns. How many there are shows only
+    /// when the slots are known; [`task`] counts one.
+    pub cost: u64,
 }
 
 impl Task {
-    /// C in ns.
-    pub fn budget(self) -> u64 {
+    /// What the share comes to in each window, in ns.
+    pub fn net(self) -> u64 {
         self.share.of(self.period)
     }
 
-    /// What the task takes of a CPU in [`HYPERPERIOD_NS`], in ns: its share with the rounding of C included.
+    /// The same share with a shorter period, and as much of it lost as before, one change of tasks at least.
+    pub fn shortened(self, period: u64, switch_ns: u64) -> Task {
+        let cost = u128::from(self.cost) * u128::from(period);
+        let cost = cost.div_ceil(u128::from(self.period)) as u64;
+        Task { period, cost: cost.max(switch_ns.min(self.cost)), ..self }
+    }
+
+    /// The same share with the longest period up to this one that is a multiple of `base`, itself a candidate and not
+    /// longer.
+    pub fn with_multiple_of(self, base: u64, switch_ns: u64) -> Task {
+        let fits = |period: &u64| *period <= self.period && period.is_multiple_of(base);
+        self.shortened(CANDIDATES.into_iter().find(fits).unwrap_or(base), switch_ns)
+    }
+
+    /// C in ns: what it is given in each window.
+    pub fn budget(self) -> u64 {
+        self.net() + self.cost
+    }
+
+    /// What the task takes of a CPU in [`HYPERPERIOD_NS`], in ns: its share with the rounding of C included, and what
+    /// it costs.
     pub fn load(self) -> u64 {
         self.budget() * (HYPERPERIOD_NS / self.period)
     }
@@ -57,24 +80,38 @@ pub(crate) enum Choice {
     LeastWaste,
 }
 
-/// The task for a reservation, or the smallest latency in ns that its share could have, if none keeps it.
+/// Why no candidate period does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unkept {
+    /// The smallest latency that the share could have, in ns.
+    Latency(u64),
+    /// Whatever the latency: even the longest period has no room for the share and a change of tasks.
+    Share,
+}
+
+/// The task for a reservation, where a change of tasks takes `switch_ns`.
 ///
-/// A task that gets C in every period window may wait 2 * (T - C) at worst: from the end of a budget served at once to
-/// the start of the next served as late as possible.
-pub(crate) fn task(reservation: &Reservation, choice: Choice) -> Result<Task, u64> {
+/// A task that gets U*T net in every period window may wait 2 * (T - U*T) at worst: from the end of a budget served at
+/// once to the end of the change that begins the next, served as late as possible. The change has to fit into the
+/// window, too.
+pub(crate) fn task(reservation: &Reservation, choice: Choice, switch_ns: u64) -> Result<Task, Unkept> {
     let share = reservation.share;
-    // T - C = floor((1 - U) * T) falls with T, so those that keep the latency are a suffix.
+    let cost = if share == Share::ONE { 0 } else { switch_ns };
+    // T - U*T falls with T, so those that keep the latency are a suffix, and those with room for a change a prefix.
     let first = CANDIDATES.partition_point(|&period| wait(share, period) > reservation.latency_ns);
-    let Some(&longest) = CANDIDATES.get(first) else {
-        return Err(wait(share, CANDIDATES[CANDIDATES.len() - 1]));
-    };
-    let task = Task { period: longest, share };
+    let end = CANDIDATES.partition_point(|&period| wait(share, period) >= 2 * cost);
+    if first >= end {
+        let shortest = end.checked_sub(1).ok_or(Unkept::Share)?;
+        return Err(Unkept::Latency(wait(share, CANDIDATES[shortest])));
+    }
+    let longest = CANDIDATES[first];
+    let task = Task { period: longest, share, cost };
     if choice == Choice::Longest {
         return Ok(task);
     }
-    let near = CANDIDATES[first..].iter().take_while(|&&period| period * 2 >= longest);
+    let near = CANDIDATES[first..end].iter().take_while(|&&period| period * 2 >= longest);
     // The first of equals is the longest.
-    Ok(near.map(|&period| Task { period, share }).min_by_key(|task| task.load()).unwrap_or(task))
+    Ok(near.map(|&period| Task { period, ..task }).min_by_key(|task| task.load()).unwrap_or(task))
 }
 
 fn wait(share: Share, period: u64) -> u64 {
@@ -102,7 +139,7 @@ mod tests {
 
     fn both(share: f64, latency_ns: u64) -> [(u64, u64); 2] {
         [Choice::Longest, Choice::LeastWaste].map(|choice| {
-            let task = task(&reservation(share, latency_ns), choice).unwrap();
+            let task = task(&reservation(share, latency_ns), choice, 0).unwrap();
             (task.budget(), task.period)
         })
     }
@@ -131,8 +168,23 @@ mod tests {
 
     #[test]
     fn an_unreachable_latency_is_answered_with_the_smallest() {
-        assert_eq!(task(&reservation(0.5, 100_099), Choice::Longest), Err(100_100));
-        assert!(task(&reservation(0.5, 100_100), Choice::Longest).is_ok());
+        assert_eq!(task(&reservation(0.5, 100_099), Choice::Longest, 0), Err(Unkept::Latency(100_100)));
+        assert!(task(&reservation(0.5, 100_100), Choice::Longest, 0).is_ok());
+    }
+
+    /// A hundredth of the shortest period is 1,001 ns: too little for a change of 5 us, which takes 5 times that.
+    #[test]
+    fn a_change_of_tasks_has_to_fit_into_the_period() {
+        let near_one = |latency_ns, switch_ns| {
+            task(&reservation(0.99, latency_ns), Choice::LeastWaste, switch_ns)
+                .map(|task| (task.budget(), task.period))
+        };
+        assert_eq!(near_one(2_002, 0), Ok((99_099, 100_100)));
+        assert_eq!(near_one(2_002, 5_000), Err(Unkept::Latency(10_270)));
+        assert_eq!(near_one(10_270, 5_000), Ok((513_378, 513_513)));
+        assert_eq!(task(&reservation(0.99999, 1_000_000_000), Choice::Longest, 5_000), Err(Unkept::Share));
+        let whole = Task { period: HYPERPERIOD_NS, share: Share::ONE, cost: 0 };
+        assert_eq!(task(&reservation(1.0, 1), Choice::Longest, 5_000), Ok(whole));
     }
 
     proptest! {
@@ -141,12 +193,12 @@ mod tests {
         fn the_longest_period_that_keeps_the_latency(ppb in 1..=1_000_000_000_u32, latency_ns in 1..300_000_000_u64) {
             let share = Share::from_ppb(ppb).unwrap();
             let keeps = |period: &u64| 2 * (period - share.of(*period)) <= latency_ns;
-            let found = task(&Reservation { share, latency_ns, capped: false }, Choice::Longest);
+            let found = task(&Reservation { share, latency_ns, capped: false }, Choice::Longest, 0);
             match CANDIDATES.into_iter().filter(keeps).max() {
-                Some(period) => prop_assert_eq!(found, Ok(Task { period, share })),
+                Some(period) => prop_assert_eq!(found, Ok(Task { period, share, cost: 0 })),
                 None => {
                     let smallest = CANDIDATES.into_iter().map(|period| 2 * (period - share.of(period))).min();
-                    prop_assert_eq!(found.unwrap_err(), smallest.unwrap());
+                    prop_assert_eq!(found.unwrap_err(), Unkept::Latency(smallest.unwrap()));
                 }
             }
         }

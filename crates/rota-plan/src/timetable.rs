@@ -23,8 +23,8 @@ pub struct Plan {
     pub cpus: Vec<CpuPlan>,
     /// Every vCPU that has a reservation, by tenant and index.
     pub vcpus: Vec<PlannedVcpu>,
-    /// Slots that stayed shorter than the host's `slot_min_ns` (and than [`SLOT_MIN_NS`]), because nothing could take
-    /// their work without a promise broken. Each CPU's are counted over its own length.
+    /// Slots that stayed shorter than the host's `slot_min_ns`, or [`SLOT_MIN_NS`], or a change of tasks, because
+    /// nothing could take their work without a promise broken. Each CPU's are counted over its own length.
     pub short_slots: usize,
 }
 
@@ -37,6 +37,9 @@ pub struct CpuPlan {
     pub length_ns: u64,
     /// Ascending and disjoint, within [0, `length_ns`). Time in no slot is idle.
     pub slots: Vec<Slot>,
+    /// The tenant that has this CPU's core to itself: it has slots on the core, several CPUs make the core up, and the
+    /// tenant shares no core ([`rota_model::Tenant::exclusive_cores`]).
+    pub exclusive_to: Option<TenantId>,
 }
 
 /// [start, end) on one CPU, owned by one vCPU.
@@ -70,13 +73,15 @@ pub struct PlannedVcpu {
     pub latency_ns: u64,
     /// Never runs outside of its slots.
     pub capped: bool,
-    /// C, in ns: it owns at least this much of every window [k*T, (k+1)*T).
+    /// C, in ns: it owns this much of every window [k*T, (k+1)*T). Net of the host's costs that is its share of T at
+    /// least.
     pub budget_ns: u64,
     /// T, in ns.
     pub period_ns: u64,
     /// The CPUs that it has slots on, ascending.
     pub cpus: Vec<u32>,
-    /// The longest time in ns without a slot of it in this table, across the wrap.
+    /// The longest time in ns without service in this table, across the wrap: from the end of a slot of it to the start
+    /// of the next and the end of the change of tasks there.
     pub blackout_ns: u64,
     /// How it was planned.
     pub method: Method,
@@ -89,6 +94,10 @@ pub enum Method {
     Dedicated,
     /// All of its slots are on one CPU, which it may share with others.
     Partitioned,
+    /// Its budget is cut into pieces that run one after another on several CPUs.
+    Split,
+    /// It has its part of every block of time that the CPUs of a cluster have in common, on several of them.
+    Clustered,
 }
 
 impl fmt::Display for Method {
@@ -96,6 +105,8 @@ impl fmt::Display for Method {
         f.pad(match self {
             Method::Dedicated => "dedicated",
             Method::Partitioned => "partitioned",
+            Method::Split => "split",
+            Method::Clustered => "clustered",
         })
     }
 }

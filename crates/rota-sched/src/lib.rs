@@ -4,6 +4,7 @@
 //! [`rota_table::Certified`].
 
 mod account;
+mod kernel;
 mod object;
 mod placement;
 mod queues;
@@ -11,5 +12,7 @@ mod scheduler;
 mod shared;
 
 pub use account::{Cause, CpuAccount, QueueAccount};
-pub use scheduler::{Installed, Options, SYSTEM, Scheduler, TenantKind, TenantSpec};
-pub use shared::RING;
+pub use kernel::{Kernel, Memory};
+pub use object::Loaded;
+pub use scheduler::{Installed, Options, Published, SYSTEM, Scheduler, TenantKind, TenantSpec};
+pub use shared::{RING, Settings};

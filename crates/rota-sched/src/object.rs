@@ -1,27 +1,27 @@
 //! The BPF object: opened with its sizes set, loaded, attached; its maps and programs by name.
 
 use std::ffi::c_void;
+use std::fs;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use anyhow::{Context, Result, anyhow};
-use bytemuck::{Pod, Zeroable};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
 };
 use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
+use nix::time::{ClockId, clock_gettime};
+use rota_model::CpuSet;
 
-use crate::shared::{CpuView, NR_BUFFERS, Settings};
+use crate::kernel::{Kernel, Memory};
+use crate::shared::{NR_BUFFERS, Settings};
 
 /// The compiled scheduler, embedded.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rota.bpf.o"));
 
-/// How many cgroups and vCPU threads can be bound at once.
-const BINDINGS_MAX: u32 = 1 << 16;
-
 /// Memory that the kernel and this program share: a map's values.
-pub struct Shared {
+struct Shared {
     address: NonNull<c_void>,
     length: usize,
 }
@@ -40,7 +40,7 @@ impl Shared {
     /// Writes `bytes` at `offset`.
     ///
     /// The kernel may read them at any time; the caller writes only what nothing in the kernel uses yet.
-    pub fn write(&self, offset: usize, bytes: &[u8]) {
+    fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length), "outside of the map");
         // SAFETY: within the mapping, which lives as long as `self`; source and target are different memory.
         unsafe {
@@ -49,15 +49,17 @@ impl Shared {
         }
     }
 
-    /// Reads a value at `offset`, which is a multiple of 8.
-    pub fn read<T: Pod>(&self, offset: usize) -> T {
-        assert!(
-            offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.length),
-            "outside of the map"
-        );
-        // SAFETY: within the mapping and aligned (pages, and offsets of 8); any bytes are a value of a Pod type; the
-        // kernel changes them by whole words, and volatile reads each word anew.
-        unsafe { self.address.as_ptr().cast::<u8>().add(offset).cast::<T>().read_volatile() }
+    /// Reads bytes at `offset`, which is a multiple of 8.
+    fn read(&self, offset: usize, bytes: &mut [u8]) {
+        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length), "outside of the map");
+        for (place, chunk) in bytes.chunks_mut(8).enumerate() {
+            // SAFETY: within the mapping, which is whole pages, and aligned; the kernel changes it by whole words, and
+            // volatile reads each word anew.
+            let word: u64 = unsafe {
+                self.address.as_ptr().cast::<u8>().add(offset + place * 8).cast::<u64>().read_volatile()
+            };
+            chunk.copy_from_slice(&word.to_ne_bytes()[..chunk.len()]);
+        }
     }
 }
 
@@ -71,33 +73,23 @@ impl Drop for Shared {
 /// The loaded and attached scheduler. Dropping it detaches.
 pub struct Loaded {
     object: Object,
-    /// Both table buffers.
-    pub tables: Shared,
-    /// What loader and scheduler both touch.
-    pub live: Shared,
-    /// How the scheduler ended.
-    pub exit: Shared,
+    tables: Shared,
+    live: Shared,
+    exit: Shared,
     link: Option<Link>,
 }
 
 /// Sets the sizes of one map before loading.
 fn size_map(map: &mut OpenMapMut<'_>, settings: &Settings) -> Result<()> {
     let name = map.name().to_string_lossy().into_owned();
-    let entries = match name.as_str() {
-        "views" => settings.nr_cpus * NR_BUFFERS as u32,
-        "cpus" => settings.nr_cpus,
-        "queues" => settings.nr_queues,
-        "tenants" => settings.nr_tenants,
-        "cgroups" | "vcpu_threads" => BINDINGS_MAX,
-        "tables" => return Ok(map.set_value_size(settings.table_bytes)?),
-        ".rodata.settings" => {
-            let value = map.initial_value_mut().context("settings have a value")?;
-            value.copy_from_slice(bytemuck::bytes_of(settings));
-            return Ok(());
-        }
-        _ => return Ok(()),
-    };
-    Ok(map.set_max_entries(entries)?)
+    if name == ".rodata.settings" {
+        let value = map.initial_value_mut().context("settings have a value")?;
+        value.copy_from_slice(bytemuck::bytes_of(settings));
+    }
+    if name == "tables" {
+        map.set_value_size(settings.table_bytes)?;
+    }
+    settings.entries(&name).map_or(Ok(()), |entries| Ok(map.set_max_entries(entries)?))
 }
 
 fn open(settings: &Settings) -> Result<OpenObject> {
@@ -125,19 +117,6 @@ impl Loaded {
         Ok(Loaded { object, tables, live, exit, link: None })
     }
 
-    /// Hands the CPUs over to the scheduler.
-    pub fn attach(&mut self) -> Result<()> {
-        let link =
-            map_mut(&mut self.object, "rota")?.attach_struct_ops().context("enabling the scheduler")?;
-        self.link = Some(link);
-        Ok(())
-    }
-
-    /// Whether the scheduler was attached and not yet detached by this program.
-    pub fn is_attached(&self) -> bool {
-        self.link.is_some()
-    }
-
     fn map(&self, name: &str) -> Result<impl MapCore + '_> {
         self.object
             .maps()
@@ -145,51 +124,76 @@ impl Loaded {
             .ok_or_else(|| anyhow!("the scheduler has no map {name}"))
     }
 
-    /// Writes a map's entry.
-    pub fn put<K: Pod, V: Pod>(&self, map: &str, key: K, value: &V) -> Result<()> {
-        let entry = self.map(map)?;
-        entry
-            .update(bytemuck::bytes_of(&key), bytemuck::bytes_of(value), MapFlags::ANY)
-            .map_err(|error| anyhow!(error).context(format!("writing an entry of {map}; it may be full")))
+    fn memory(&self, memory: Memory) -> &Shared {
+        match memory {
+            Memory::Tables => &self.tables,
+            Memory::Live => &self.live,
+            Memory::Exit => &self.exit,
+        }
+    }
+}
+
+/// The CPUs that are online, as a list.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+impl Kernel for Loaded {
+    fn attach(&mut self) -> Result<()> {
+        let link =
+            map_mut(&mut self.object, "rota")?.attach_struct_ops().context("enabling the scheduler")?;
+        self.link = Some(link);
+        Ok(())
     }
 
-    /// Removes a map's entry, if it is there.
-    pub fn remove<K: Pod>(&self, map: &str, key: K) -> Result<()> {
-        match self.map(map)?.delete(bytemuck::bytes_of(&key)) {
+    fn is_attached(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn now_ns(&self) -> u64 {
+        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
+        now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+    }
+
+    fn online(&self) -> Result<CpuSet> {
+        let online = fs::read_to_string(ONLINE).with_context(|| format!("reading {ONLINE}"))?;
+        online.trim().parse().with_context(|| format!("{ONLINE}: {online}"))
+    }
+
+    fn write(&self, memory: Memory, offset: usize, bytes: &[u8]) {
+        self.memory(memory).write(offset, bytes);
+    }
+
+    fn read(&self, memory: Memory, offset: usize, bytes: &mut [u8]) {
+        self.memory(memory).read(offset, bytes);
+    }
+
+    fn put_bytes(&self, map: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        let entry = self.map(map)?;
+        let mut whole = value.to_vec();
+        whole.resize(entry.value_size() as usize, 0);
+        let written = entry.update(key, &whole, MapFlags::ANY);
+        written.map_err(|error| anyhow!(error).context(format!("writing an entry of {map}; it may be full")))
+    }
+
+    fn remove_bytes(&self, map: &str, key: &[u8]) -> Result<()> {
+        match self.map(map)?.delete(key) {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::NotFound => Ok(()),
             result => result.with_context(|| format!("removing an entry of {map}")),
         }
     }
 
-    /// A map's entry as bytes.
-    pub fn entry(&self, map: &str, key: u32) -> Result<Vec<u8>> {
-        let value = self.map(map)?.lookup(bytemuck::bytes_of(&key), MapFlags::ANY)?;
-        value.with_context(|| format!("{map} has no entry {key}"))
+    fn entry(&self, map: &str, index: u32) -> Result<Vec<u8>> {
+        let value = self.map(map)?.lookup(bytemuck::bytes_of(&index), MapFlags::ANY)?;
+        value.with_context(|| format!("{map} has no entry {index}"))
     }
 
-    /// Writes a map's entry whose type only the kernel side knows.
-    pub fn put_bytes<K: Pod>(&self, map: &str, key: K, value: &[u8]) -> Result<()> {
-        Ok(self.map(map)?.update(bytemuck::bytes_of(&key), value, MapFlags::ANY)?)
-    }
-
-    /// Writes the view of one CPU in one buffer.
-    pub fn put_view(&self, settings: &Settings, buffer: u32, cpu: u32, view: &CpuView) -> Result<()> {
-        self.put("views", buffer * settings.nr_cpus + cpu, view)
-    }
-
-    /// Runs one of the scheduler's programs on `argument`, which it may change.
-    pub fn call<T: Pod + Zeroable>(&self, program: &str, argument: &mut T) -> Result<()> {
-        let program_handle = self
+    fn run(&self, program: &str, argument: &mut [u8]) -> Result<i32> {
+        let handle = self
             .object
             .progs_mut()
             .find(|candidate| candidate.name() == program)
             .ok_or_else(|| anyhow!("the scheduler has no program {program}"))?;
-        let input = ProgramInput { context_in: Some(bytemuck::bytes_of_mut(argument)), ..Default::default() };
-        let output = program_handle.test_run(input).with_context(|| format!("running {program}"))?;
-        match output.return_value as i32 {
-            0 => Ok(()),
-            error => Err(anyhow!("the scheduler's program {program} failed: error {error}")),
-        }
+        let input = ProgramInput { context_in: Some(argument), ..Default::default() };
+        Ok(handle.test_run(input)?.return_value as i32)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use rota_model::TenantId;
+use rota_model::{CpuSet, TenantId};
 use rota_table::{Certified, layout};
 
 use crate::shared::CpuView;
@@ -16,6 +16,8 @@ pub struct Placement {
     pub first_vcpu: BTreeMap<TenantId, (u32, u32)>,
     /// The table's length in ns.
     pub length_ns: u64,
+    /// CPUs of cores that one tenant has to itself.
+    pub exclusive: CpuSet,
 }
 
 impl Placement {
@@ -44,7 +46,9 @@ impl Placement {
             );
             *count += 1;
         }
-        Ok(Placement { views, first_vcpu, length_ns: u64::from(header.length_ns) })
+        let marked = |(_, cpu): &(u32, &CpuView)| cpu.flags & layout::CPU_EXCLUSIVE != 0;
+        let exclusive = (0..).zip(&views).filter(marked).map(|(cpu, _)| cpu).collect();
+        Ok(Placement { views, first_vcpu, length_ns: u64::from(header.length_ns), exclusive })
     }
 }
 
@@ -62,7 +66,8 @@ fn cpu_view(header: &layout::Header, cpu: &layout::Cpu) -> CpuView {
         slice_ns: cpu.slice_ns,
         vcpus: header.vcpus_offset,
         nr_vcpus: header.nr_vcpus,
-        reserved: [0; 5],
+        flags: cpu.flags,
+        reserved: [0; 4],
     }
 }
 

@@ -2,22 +2,21 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
 use std::mem::offset_of;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytemuck::Zeroable;
-use nix::time::{ClockId, clock_gettime};
 use rota_model::{Class, CpuSet, TenantId};
 use rota_table::Certified;
 
 use crate::account::{CpuAccount, QueueAccount};
+use crate::kernel::{Kernel, Memory};
 use crate::object::Loaded;
 use crate::placement::{Placement, boundary_ns};
 use crate::queues::QueueNumbers;
-use crate::shared::{self, Exit, Live, NEVER, NONE, Publish, Rehome, Settings, TableRef};
+use crate::shared::{self, Exit, Live, NEVER, NONE, Open, Publish, Rehome, Settings, TableRef};
 
 /// What the scheduler is loaded for.
 #[derive(Clone, Debug)]
@@ -68,9 +67,6 @@ pub struct Installed {
     pub adopted_at_ns: u64,
 }
 
-/// The CPUs that are online, as a list.
-const ONLINE: &str = "/sys/devices/system/cpu/online";
-
 /// The tenant number of the system's own tasks.
 pub const SYSTEM: TenantId = 0;
 
@@ -101,26 +97,29 @@ struct InBuffer {
     from_ns: u64,
 }
 
-/// The scheduler in the kernel. Dropping it hands the CPUs back to the kernel's own.
-pub struct Scheduler {
-    loaded: Loaded,
+/// A table that is published and not yet in force.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "its promises begin when it is settled"]
+pub struct Published {
+    /// When all CPUs adopt it, on CLOCK_MONOTONIC, in ns.
+    pub from_ns: u64,
+    installed: Installed,
+}
+
+/// The scheduler in a kernel. Dropping it hands the CPUs back to the kernel's own.
+pub struct Scheduler<K = Loaded> {
+    kernel: K,
     settings: Settings,
     tenants: RefCell<BTreeMap<TenantId, Known>>,
     numbers: RefCell<QueueNumbers>,
     buffers: [Option<InBuffer>; shared::NR_BUFFERS],
+    /// In each buffer's table, the CPUs of cores that one tenant has to itself.
+    exclusive: [CpuSet; shared::NR_BUFFERS],
+    /// Those that the kernel side was told last.
+    closed: CpuSet,
+    /// What the caller wants the ring of background threads to be.
+    ring: RefCell<Vec<u32>>,
     generation: u64,
-}
-
-/// CLOCK_MONOTONIC in ns, which the kernel side reads too.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
-}
-
-fn sleep_until(time_ns: u64) {
-    while let Some(left) = time_ns.checked_sub(now_ns()).filter(|&left| left > 0) {
-        thread::sleep(Duration::from_nanos(left));
-    }
 }
 
 impl Scheduler {
@@ -131,28 +130,49 @@ impl Scheduler {
     ///
     /// No sched_ext in this kernel, no privilege, or another scheduler is attached.
     pub fn start(options: &Options) -> Result<Scheduler> {
-        ensure!(options.nr_cpus > 0 && options.nr_cpus <= CpuSet::LIMIT, "{} CPU numbers", options.nr_cpus);
-        let mut settings = Settings {
-            nr_cpus: options.nr_cpus,
-            nr_queues: options.queues + 1,
-            nr_tenants: options.queues + 1,
-            table_bytes: options.table_bytes.next_multiple_of(4096),
-            housekeeping: [0; _],
-        };
-        for cpu in options.housekeeping.iter() {
-            settings.housekeeping[cpu as usize / 64] |= 1 << (cpu % 64);
+        Scheduler::attach(Loaded::load(&Settings::new(options)?)?, options)
+    }
+
+    /// Installs a table and waits until every CPU enacts it: two and a half rounds at the most.
+    ///
+    /// # Errors
+    ///
+    /// The table is too large, or not for this host; nothing has changed then.
+    pub fn install(&mut self, table: Certified) -> Result<Installed> {
+        self.sleep_until(self.ready_ns());
+        let published = self.publish(table)?;
+        self.sleep_until(published.from_ns);
+        self.settle(published)
+    }
+
+    fn sleep_until(&self, time_ns: u64) {
+        while let Some(left) = time_ns.checked_sub(self.kernel.now_ns()).filter(|&left| left > 0) {
+            thread::sleep(Duration::from_nanos(left));
         }
-        let loaded = Loaded::load(&settings)?;
+    }
+}
+
+impl<K: Kernel> Scheduler<K> {
+    /// Attaches the scheduler that `kernel` has loaded with the settings of `options`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refuses.
+    pub fn attach(kernel: K, options: &Options) -> Result<Scheduler<K>> {
+        let settings = Settings::new(options)?;
         let mut scheduler = Scheduler {
-            loaded,
+            kernel,
             settings,
             tenants: RefCell::default(),
             numbers: RefCell::new(QueueNumbers::new(settings.nr_queues)),
             buffers: [None; shared::NR_BUFFERS],
+            exclusive: Default::default(),
+            closed: CpuSet::default(),
+            ring: RefCell::default(),
             generation: 0,
         };
         scheduler.prepare(options)?;
-        scheduler.loaded.attach()?;
+        scheduler.kernel.attach()?;
         Ok(scheduler)
     }
 
@@ -162,9 +182,7 @@ impl Scheduler {
             self.write_from_ns(buffer, NEVER);
         }
         // Only where something can run: what is sent to an offline CPU's queue waits there for ever.
-        let online = fs::read_to_string(ONLINE).with_context(|| format!("reading {ONLINE}"))?;
-        let online: CpuSet = online.trim().parse().with_context(|| format!("{ONLINE}: {online}"))?;
-        let tenant_cpus: Vec<u32> = online.difference(&options.housekeeping).iter().collect();
+        let tenant_cpus: Vec<u32> = self.kernel.online()?.difference(&options.housekeeping).iter().collect();
         self.spread_background(&tenant_cpus)?;
         let class =
             if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
@@ -173,7 +191,7 @@ impl Scheduler {
         let mut tenants = self.tenants.borrow_mut();
         let system = tenants.get_mut(&SYSTEM).context("the system was entered")?;
         system.record.class = class;
-        self.loaded.put("tenants", SYSTEM, &system.record)
+        self.kernel.put("tenants", SYSTEM, &system.record)
     }
 
     /// Adds a tenant or changes it, its class included.
@@ -223,7 +241,7 @@ impl Scheduler {
         if !self.is_promised(&record) {
             record.promised_from = 0;
         }
-        self.loaded.put("tenants", spec.id, &record)?;
+        self.kernel.put("tenants", spec.id, &record)?;
         tenants.insert(spec.id, Known { spec, record });
         Ok(former.filter(|&(first, _)| first != first_queue))
     }
@@ -233,9 +251,8 @@ impl Scheduler {
         let first = self.numbers.borrow_mut().take(count, busy).with_context(|| {
             format!("no room for {count} more queues of {}; start again with more", self.settings.nr_queues)
         })?;
-        let empty = vec![0u8; self.loaded.entry("queues", first)?.len()];
         for queue in first..first + count {
-            self.loaded.put_bytes("queues", queue, &empty)?;
+            self.kernel.put_bytes("queues", bytemuck::bytes_of(&queue), &[])?;
         }
         Ok(first)
     }
@@ -243,7 +260,7 @@ impl Scheduler {
     /// Whether it is a reserved tenant with slots in the table in force.
     fn is_promised(&self, record: &shared::Tenant) -> bool {
         let has_slots = |buffer: usize| record.first_vcpu[buffer] != NONE;
-        record.class == shared::class::RESERVED && self.in_force(now_ns()).is_some_and(has_slots)
+        record.class == shared::class::RESERVED && self.in_force(self.kernel.now_ns()).is_some_and(has_slots)
     }
 
     /// Forgets a tenant. Its tasks become the system's, or its outer tenant's.
@@ -251,7 +268,7 @@ impl Scheduler {
         ensure!(id != SYSTEM, "the system stays");
         let known = self.tenants.borrow_mut().remove(&id);
         let Some(known) = known else { return Ok(()) };
-        self.loaded.put("tenants", id, &shared::Tenant { class: shared::class::NONE, ..known.record })?;
+        self.kernel.put("tenants", id, &shared::Tenant { class: shared::class::NONE, ..known.record })?;
         self.memberships_changed()?;
         self.numbers.borrow_mut().free(known.record.first_queue, queues_needed(&known.spec));
         Ok(())
@@ -259,34 +276,34 @@ impl Scheduler {
 
     /// The tasks of a cgroup, and of those below it, become the tenant's.
     pub fn cgroup_bind(&self, cgroup: u64, id: TenantId) -> Result<()> {
-        self.loaded.put("cgroups", cgroup, &id)?;
+        self.kernel.put("cgroups", cgroup, &id)?;
         self.memberships_changed()
     }
 
     /// They become what the cgroup above makes them.
     pub fn cgroup_unbind(&self, cgroup: u64) -> Result<()> {
-        self.loaded.remove("cgroups", cgroup)?;
+        self.kernel.remove("cgroups", cgroup)?;
         self.memberships_changed()
     }
 
     /// A thread of a VM tenant becomes its vCPU `index`.
     pub fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()> {
-        self.loaded.put("vcpu_threads", tid, &shared::VcpuThread { tenant: id, index })?;
+        self.kernel.put("vcpu_threads", tid, &shared::VcpuThread { tenant: id, index })?;
         self.memberships_changed()
     }
 
     /// It becomes one of the monitor's other threads.
     pub fn vcpu_thread_unbind(&self, tid: i32) -> Result<()> {
-        self.loaded.remove("vcpu_threads", tid)?;
+        self.kernel.remove("vcpu_threads", tid)?;
         self.memberships_changed()
     }
 
     /// Has every task looked at anew: at once if it waits, else when it next stops or starts.
     fn memberships_changed(&self) -> Result<()> {
         let epoch = offset_of!(Live, membership_epoch);
-        let next: u32 = self.loaded.live.read::<Live>(0).membership_epoch.wrapping_add(1);
-        self.loaded.live.write(epoch, bytemuck::bytes_of(&next));
-        if !self.loaded.is_attached() {
+        let next = self.kernel.get::<u32>(Memory::Live, epoch).wrapping_add(1);
+        self.kernel.write(Memory::Live, epoch, bytemuck::bytes_of(&next));
+        if !self.kernel.is_attached() {
             return Ok(());
         }
         self.rehome_all()
@@ -297,15 +314,15 @@ impl Scheduler {
         let queues = self.numbers.borrow().in_use();
         let of_cpus = (0..self.settings.nr_cpus).flat_map(|cpu| [dsq::background(cpu), dsq::pinned(cpu)]);
         for dsq in queues.into_iter().map(dsq::queue).chain([dsq::SHARED]).chain(of_cpus) {
-            self.loaded.call("rehome", &mut Rehome { dsq, moved: 0 })?;
+            self.kernel.call("rehome", &mut Rehome { dsq, moved: 0 })?;
         }
-        self.loaded.call("kick_all", &mut 0u64)
+        self.kernel.call("kick_all", &mut 0u64)
     }
 
     fn write_from_ns(&self, buffer: usize, from_ns: u64) {
         let offset =
             offset_of!(Live, tables) + buffer * size_of::<TableRef>() + offset_of!(TableRef, from_ns);
-        self.loaded.live.write(offset, bytemuck::bytes_of(&from_ns));
+        self.kernel.write(Memory::Live, offset, bytemuck::bytes_of(&from_ns));
     }
 
     /// The buffer of the table in force.
@@ -316,15 +333,25 @@ impl Scheduler {
             .max_by_key(|&buffer| self.buffers[buffer].map(|table| table.from_ns))
     }
 
-    /// Installs a table and waits until every CPU enacts it: two and a half rounds at the most.
-    ///
-    /// All CPUs change over at one instant at which both tables begin a round. The buffer that becomes free is not
-    /// written to before two rounds have passed, so that no CPU can still be reading it.
+    /// The time before which no other table can be published: the last one has to come into force, and then no CPU may
+    /// still be reading the buffer of the one before it.
+    pub fn ready_ns(&self) -> u64 {
+        let mut tables: Vec<InBuffer> = self.buffers.iter().flatten().copied().collect();
+        tables.sort_by_key(|table| table.from_ns);
+        match tables[..] {
+            [] => 0,
+            [last] => last.from_ns,
+            [retired, .., last] => last.from_ns + 2 * retired.length_ns,
+        }
+    }
+
+    /// Publishes a table, with the time from which it holds: all CPUs change over at one instant at which both tables
+    /// begin a round. It is to be [settled](Scheduler::settle) then.
     ///
     /// # Errors
     ///
-    /// The table is too large, or not for this host; nothing has changed then.
-    pub fn install(&mut self, table: Certified) -> Result<Installed> {
+    /// It is too early, or the table is too large, or not for this host; nothing has changed then.
+    pub fn publish(&mut self, table: Certified) -> Result<Published> {
         let placement = Placement::new(&table, self.settings.nr_cpus)?;
         ensure!(
             table.bytes().len() <= self.settings.table_bytes as usize,
@@ -332,11 +359,13 @@ impl Scheduler {
             table.bytes().len(),
             self.settings.table_bytes
         );
-        let old = self.in_force(now_ns());
+        let now_ns = self.kernel.now_ns();
+        ensure!(
+            now_ns >= self.ready_ns(),
+            "the buffer for the table may still be read; wait until ready_ns()"
+        );
+        let old = self.in_force(now_ns);
         let buffer = old.map_or(0, |old| 1 - old);
-        if let Some(old) = old.and_then(|old| self.buffers[old]) {
-            sleep_until(old.from_ns + 2 * self.buffers[buffer].map_or(0, |retired| retired.length_ns));
-        }
         self.write_from_ns(buffer, NEVER);
         let generation = self.generation + 1;
         self.fill(buffer, table.with_generation(generation), &placement)?;
@@ -344,33 +373,44 @@ impl Scheduler {
             old.and_then(|old| self.buffers[old]).map_or(placement.length_ns, |old| old.length_ns);
         let mut publish = Publish { buffer: buffer as u32, generation, ..Zeroable::zeroed() };
         publish.boundary_ns = boundary_ns(old_length_ns, placement.length_ns);
-        self.loaded.call("publish_table", &mut publish)?;
+        self.kernel.call("publish_table", &mut publish)?;
         self.generation = generation;
-        self.buffers[buffer] =
-            Some(InBuffer { generation, length_ns: placement.length_ns, from_ns: publish.from_ns });
-        sleep_until(publish.from_ns);
-        self.promise(publish.from_ns)?;
-        Ok(Installed { generation, adopted_at_ns: publish.from_ns.max(publish.stored_ns) })
+        let from_ns = publish.from_ns;
+        self.buffers[buffer] = Some(InBuffer { generation, length_ns: placement.length_ns, from_ns });
+        self.exclusive[buffer] = placement.exclusive;
+        let adopted_at_ns = from_ns.max(publish.stored_ns);
+        Ok(Published { from_ns, installed: Installed { generation, adopted_at_ns } })
+    }
+
+    /// The table is in force: its promises begin.
+    ///
+    /// # Errors
+    ///
+    /// It is too early.
+    pub fn settle(&mut self, published: Published) -> Result<Installed> {
+        ensure!(self.kernel.now_ns() >= published.from_ns, "the table is not in force yet");
+        self.promise(published.from_ns)?;
+        Ok(published.installed)
     }
 
     /// Writes a table to a buffer that is not in force, and where its tenants' vCPUs are.
     fn fill(&self, buffer: usize, table: Certified, placement: &Placement) -> Result<()> {
-        self.loaded.tables.write(buffer * self.settings.table_bytes as usize, table.bytes());
+        self.kernel.write(Memory::Tables, buffer * self.settings.table_bytes as usize, table.bytes());
         for (cpu, view) in (0..).zip(&placement.views) {
-            self.loaded.put_view(&self.settings, buffer as u32, cpu, view)?;
+            self.kernel.put("views", buffer as u32 * self.settings.nr_cpus + cpu, view)?;
         }
         for (&id, known) in self.tenants.borrow_mut().iter_mut() {
             let first = placement.first_vcpu.get(&id);
             known.record.first_vcpu[buffer] =
                 first.filter(|&&(_, count)| count >= known.spec.vcpus).map_or(NONE, |&(first, _)| first);
-            self.loaded.put("tenants", id, &known.record)?;
+            self.kernel.put("tenants", id, &known.record)?;
         }
         Ok(())
     }
 
     /// A table is in force: the promises to tenants that have slots in it hold from now on, for others no more.
-    fn promise(&self, from_ns: u64) -> Result<()> {
-        let mut changed = false;
+    fn promise(&mut self, from_ns: u64) -> Result<()> {
+        let mut changed = self.close_cores()?;
         for (&id, known) in self.tenants.borrow_mut().iter_mut() {
             let latency_ns = known.spec.class_latency_ns();
             let holds = known.record.promised_from != 0;
@@ -379,7 +419,7 @@ impl Scheduler {
             }
             known.record.latency_ns = latency_ns;
             known.record.promised_from = 0;
-            self.loaded.put("tenants", id, &known.record)?;
+            self.kernel.put("tenants", id, &known.record)?;
             changed = true;
         }
         if !changed {
@@ -389,13 +429,26 @@ impl Scheduler {
         self.begin_promises(from_ns)
     }
 
+    /// Keeps everybody else away from the cores that one tenant has to itself in the table in force. Whether these have
+    /// changed.
+    fn close_cores(&mut self) -> Result<bool> {
+        let Some(buffer) = self.in_force(self.kernel.now_ns()) else { return Ok(false) };
+        if self.closed == self.exclusive[buffer] {
+            return Ok(false);
+        }
+        self.closed = self.exclusive[buffer].clone();
+        self.kernel.call("open_cpus", &mut Open { buffer: buffer as u32, reserved: 0 })?;
+        self.write_ring();
+        Ok(true)
+    }
+
     /// Has the promises hold that do not yet, from `from_ns` on or from now if that is past. Only once all waiting
     /// threads are where they belong: this program may itself be held up before it has sent them there.
     fn begin_promises(&self, from_ns: u64) -> Result<()> {
         for (&id, known) in self.tenants.borrow_mut().iter_mut() {
             if known.record.promised_from == 0 && self.is_promised(&known.record) {
-                known.record.promised_from = now_ns().max(from_ns);
-                self.loaded.put("tenants", id, &known.record)?;
+                known.record.promised_from = self.kernel.now_ns().max(from_ns);
+                self.kernel.put("tenants", id, &known.record)?;
             }
         }
         Ok(())
@@ -405,13 +458,26 @@ impl Scheduler {
     /// of them, or few that are repeated.
     pub fn spread_background(&self, cpus: &[u32]) -> Result<()> {
         ensure!(!cpus.is_empty(), "background threads need a CPU");
-        let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place % cpus.len()]);
-        self.loaded.live.write(offset_of!(Live, background_ring), bytemuck::bytes_of(&ring));
+        *self.ring.borrow_mut() = cpus.to_vec();
+        self.write_ring();
         Ok(())
     }
 
+    /// The ring without the CPUs that one tenant has to itself; the housekeeping CPUs, if that leaves none.
+    fn write_ring(&self) {
+        let wanted = self.ring.borrow();
+        let mut cpus: Vec<u32> = wanted.iter().copied().filter(|&cpu| !self.closed.contains(cpu)).collect();
+        if cpus.is_empty() {
+            let is_kept = |cpu: &u32| self.settings.housekeeping[*cpu as usize / 64] >> (cpu % 64) & 1 == 1;
+            cpus = (0..self.settings.nr_cpus).filter(is_kept).collect();
+        }
+        let cpus = if cpus.is_empty() { &*wanted } else { &cpus };
+        let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place % cpus.len()]);
+        self.kernel.write(Memory::Live, offset_of!(Live, background_ring), bytemuck::bytes_of(&ring));
+    }
+
     fn queue_head(&self, queue: u32) -> Result<shared::QueueHead> {
-        let entry = self.loaded.entry("queues", queue)?;
+        let entry = self.kernel.entry("queues", queue)?;
         Ok(bytemuck::pod_read_unaligned(&entry[..size_of::<shared::QueueHead>()]))
     }
 
@@ -420,9 +486,14 @@ impl Scheduler {
         let mut accounts = Vec::new();
         for (&id, known) in self.tenants.borrow().iter() {
             for offset in 0..queues_needed(&known.spec) {
-                let entry = self.loaded.entry("queues", known.record.first_queue + offset)?;
+                let entry = self.kernel.entry("queues", known.record.first_queue + offset)?;
                 let vcpu = offset.checked_sub(1);
-                accounts.push(QueueAccount::decode(id, vcpu, &entry, (now_ns(), known.record.promised_from)));
+                accounts.push(QueueAccount::decode(
+                    id,
+                    vcpu,
+                    &entry,
+                    (self.kernel.now_ns(), known.record.promised_from),
+                ));
             }
         }
         Ok(accounts)
@@ -431,18 +502,20 @@ impl Scheduler {
     /// What each CPU has counted.
     pub fn cpus(&self) -> Result<Vec<CpuAccount>> {
         (0..self.settings.nr_cpus)
-            .map(|cpu| Ok(CpuAccount::decode(cpu, &self.loaded.entry("cpus", cpu)?)))
+            .map(|cpu| Ok(CpuAccount::decode(cpu, &self.kernel.entry("cpus", cpu)?)))
             .collect()
     }
 
     /// The table in force, 0 if there is none.
     pub fn generation(&self) -> u64 {
-        self.in_force(now_ns()).and_then(|buffer| self.buffers[buffer]).map_or(0, |table| table.generation)
+        self.in_force(self.kernel.now_ns())
+            .and_then(|buffer| self.buffers[buffer])
+            .map_or(0, |table| table.generation)
     }
 
     /// Why the kernel has let the scheduler go, once it has.
     pub fn exited(&self) -> Option<String> {
-        let exit: Exit = self.loaded.exit.read(0);
+        let exit: Exit = self.kernel.get(Memory::Exit, 0);
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
             String::from_utf8_lossy(&bytes[..end]).trim().to_owned()

@@ -78,7 +78,8 @@ structures! {
         slice_ns: u32,
         vcpus: u32,
         nr_vcpus: u32,
-        reserved: [u32; 5],
+        flags: u32,
+        reserved: [u32; 4],
     }
     VcpuThread = "rota_vcpu_thread" {
         tenant: u32,
@@ -140,6 +141,10 @@ structures! {
     Rehome = "rota_rehome" {
         dsq: u64,
         moved: u64,
+    }
+    Open = "rota_open" {
+        buffer: u32,
+        reserved: u32,
     }
     Exit = "rota_exit" {
         kind: i32,

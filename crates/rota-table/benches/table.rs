@@ -4,9 +4,10 @@
 //! different. The tables are laid out here, in slots about as many and as long as the planner's.
 
 use std::hint::black_box;
+use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use rota_model::{Reservation, Share};
+use rota_model::{Costs, CpuSet, Reservation, Share};
 use rota_table::layout::HYPERPERIOD_NS;
 use rota_table::{CpuSource, Promise, SlotSource, TableSource, VcpuSource, certify, encode};
 
@@ -40,18 +41,20 @@ fn host(cpus: u32, vcpus_per_cpu: u32, windows: u32) -> TableSource {
                 start_ns = end_ns;
             }
         }
-        source.cpus.push(CpuSource { cpu, length_ns: HYPERPERIOD_NS, slots });
+        source.cpus.push(CpuSource { cpu, length_ns: HYPERPERIOD_NS, slots, exclusive: false });
     }
     source
 }
 
 fn promises(source: &TableSource) -> Vec<Promise> {
-    let all = source.cpus.iter().map(|cpu| cpu.cpu).collect::<rota_model::CpuSet>();
+    let all = source.cpus.iter().map(|cpu| cpu.cpu).collect::<CpuSet>();
+    let none: Arc<[CpuSet]> = [].into();
     let promise = |vcpu: &VcpuSource| Promise {
         tenant: vcpu.tenant,
         index: vcpu.index,
         reservation: vcpu.reservation,
         cpus: all.clone(),
+        unshared: none.clone(),
     };
     source.vcpus.iter().map(promise).collect()
 }
@@ -67,9 +70,9 @@ fn tables(criterion: &mut Criterion) {
             bencher.iter(|| encode(black_box(&source)));
         });
         group.bench_function(BenchmarkId::new("certify", name), |bencher| {
-            bencher.iter(|| certify(black_box(&bytes), &promises).expect("sound"));
+            bencher.iter(|| certify(black_box(&bytes), &promises, Costs::DEFAULT).expect("sound"));
         });
-        let certified = certify(&bytes, &promises).expect("sound");
+        let certified = certify(&bytes, &promises, Costs::DEFAULT).expect("sound");
         let (view, mut now_ns) = (certified.view(), 0);
         group.throughput(Throughput::Elements(1));
         group.bench_function(BenchmarkId::new("lookup", name), |bencher| {

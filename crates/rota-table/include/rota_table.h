@@ -6,12 +6,14 @@
  * lies on disk and what the dispatcher uses: nothing is parsed or rebuilt. The BPF scheduler includes this header, and
  * the Rust mirror (crates/rota-table/src/layout.rs) is checked against it, field by field, by a test.
  *
- *   header | cpus[nr_cpus] | vcpus[nr_vcpus] | slots[nr_slots] | slices[nr_slices] | locals[nr_locals]
+ *   header | cpus[nr_cpus] | vcpus[nr_vcpus] | slots[nr_slots] | slices[nr_slices] | locals[nr_locals] |
+ *   homes[nr_homes]
  *
  * Sections start at the byte offsets that the header gives (multiples of 64), in this order, without overlap. All
  * integers are little-endian; every other reference is an index into a section, never an address. Reserved fields are
  * 0, and so is what lies between sections.
- * The CPUs' runs of slots, slices and locals follow each other in CPU order and together make up their sections.
+ * The CPUs' runs of slots, slices and locals follow each other in CPU order and together make up their sections, and so
+ * do the vCPUs' runs of homes in vCPU order.
  *
  * Look-up (after Tableau, thesis section 4.2.1): a CPU's slots repeat every length_ns from time zero of
  * CLOCK_MONOTONIC, so
@@ -32,12 +34,13 @@
 #endif
 
 #define ROTA_TABLE_MAGIC      0x315442544154304fULL /* arbitrary; its bytes read "O0TATBT1" */
-#define ROTA_TABLE_VERSION    1
+#define ROTA_TABLE_VERSION    2
 #define ROTA_TABLE_ALIGN      64
 #define ROTA_TABLE_BYTES_MAX  (64U << 20)
 #define ROTA_TABLE_CPUS_MAX   4096
 #define ROTA_TABLE_VCPUS_MAX  (1U << 20)
 #define ROTA_TABLE_SLICES_MAX 65536 /* of one CPU */
+#define ROTA_VCPU_CPUS_MAX    64    /* on which one vCPU has slots */
 
 /* The longest table, and the number whose divisors are the candidate periods (thesis section 5.1), in ns. */
 #define ROTA_HYPERPERIOD_NS 102702600U
@@ -54,13 +57,17 @@ struct rota_table_header {
 	__u32 nr_slots;
 	__u32 nr_slices;
 	__u32 nr_locals;
-	__u32 cpus_offset; /* bytes from the start of the table, for this and the next four */
+	__u32 nr_homes;
+	__u32 cpus_offset; /* bytes from the start of the table, for this and the next five */
 	__u32 vcpus_offset;
 	__u32 slots_offset;
 	__u32 slices_offset;
 	__u32 locals_offset;
-	__u32 reserved[13];
+	__u32 homes_offset;
+	__u32 reserved[11];
 };
+
+#define ROTA_CPU_EXCLUSIVE 1U /* of a core that one tenant has to itself: nobody else runs here who can run elsewhere */
 
 /* One CPU: one cache line. A CPU without slots has nr_slots = nr_slices = 0 and the table's length and slice_ns = 1. */
 struct rota_table_cpu {
@@ -72,7 +79,8 @@ struct rota_table_cpu {
 	__u32 nr_slices;
 	__u32 first_local; /* the vCPUs that own a slot here, ascending: the second level's candidates */
 	__u32 nr_locals;
-	__u32 reserved[8];
+	__u32 flags;
+	__u32 reserved[7];
 };
 
 #define ROTA_VCPU_CAPPED 1U /* never runs outside of its slots */
@@ -83,11 +91,12 @@ struct rota_table_vcpu {
 	__u32 flags;
 	__u32 share_ppb;  /* promised share of one CPU, in parts per billion: 1 .. 1000000000 */
 	__u64 latency_ns; /* promised bound of the blackout */
-	__u32 budget_ns;  /* C: at least this much in every period window [k*T, (k+1)*T) */
+	__u32 budget_ns;  /* C: at least this much in every period window [k*T, (k+1)*T), net of changes of task */
 	__u32 period_ns;  /* T */
-	__u32 home_cpu;	  /* the CPU of its first slot in the table */
-	__u32 nr_cpus;	  /* how many CPUs it has slots on */
-	__u32 reserved[6];
+	__u32 home_cpu;	  /* the CPU of its first slot in the table, which is its first home */
+	__u32 nr_cpus;	  /* how many CPUs it has slots on: 1 .. ROTA_VCPU_CPUS_MAX */
+	__u32 first_home; /* these CPUs, in the order of its first slot on each, then of their numbers: its homes */
+	__u32 reserved[5];
 };
 
 struct rota_table_slot {

@@ -24,6 +24,8 @@ pub struct CpuSource {
     pub length_ns: u32,
     /// Ascending and disjoint; idle time is left out.
     pub slots: Vec<SlotSource>,
+    /// One tenant has its core to itself.
+    pub exclusive: bool,
 }
 
 /// One slot.
@@ -74,6 +76,9 @@ pub enum EncodeError {
     /// A vCPU that never runs.
     #[error("vCPU {tenant}/{index} has no slot")]
     NoSlot { tenant: TenantId, index: u32 },
+    /// Slots on more CPUs than the format allows.
+    #[error("vCPU {tenant}/{index} has slots on {cpus} CPUs, more than {max}", max = layout::VCPU_CPUS_MAX)]
+    Scattered { tenant: TenantId, index: u32, cpus: u32 },
     /// Slots too short for the slice index.
     #[error(
         "CPU {cpu}: its slots are so short that it needs {slices} slices, more than {max}; plan with a larger \
@@ -103,18 +108,16 @@ pub fn encode(source: &TableSource) -> Result<Vec<u8>, EncodeError> {
             return Err(EncodeError::CpuTwice(cpu.cpu));
         }
         while tables.cpus.len() < cpu.cpu as usize {
-            tables.push_empty_cpu(source.length_ns);
+            tables.push_empty_cpu(source.length_ns, false);
         }
         if cpu.slots.is_empty() {
-            tables.push_empty_cpu(source.length_ns);
+            tables.push_empty_cpu(source.length_ns, cpu.exclusive);
         } else {
             tables.push_cpu(cpu)?;
         }
     }
-    if let Some(idle) = tables.vcpus.iter().find(|vcpu| vcpu.nr_cpus == 0) {
-        return Err(EncodeError::NoSlot { tenant: idle.tenant, index: idle.index });
-    }
-    tables.into_bytes(source.length_ns)
+    let homes = tables.settle_homes()?;
+    tables.into_bytes(source.length_ns, &homes)
 }
 
 /// The table's sections as they grow, CPU by CPU.
@@ -124,8 +127,8 @@ struct Sections {
     slots: Vec<Slot>,
     slices: Vec<Slice>,
     locals: Vec<u32>,
-    /// Per vCPU, the start of its earliest slot so far.
-    first_start: Vec<u32>,
+    /// Each vCPU with each of its CPUs, by its first slot there: (vCPU, start in ns, CPU).
+    homes: Vec<(u32, u32, u32)>,
 }
 
 impl Sections {
@@ -144,7 +147,8 @@ impl Sections {
             period_ns: vcpu.period_ns,
             home_cpu: 0,
             nr_cpus: 0,
-            reserved: [0; 6],
+            first_home: 0,
+            reserved: [0; 5],
         });
         Ok(Sections {
             cpus: Vec::with_capacity(source.cpus.len()),
@@ -152,11 +156,11 @@ impl Sections {
             slots: Vec::with_capacity(source.cpus.iter().map(|cpu| cpu.slots.len()).sum()),
             slices: Vec::new(),
             locals: Vec::with_capacity(count),
-            first_start: vec![u32::MAX; count],
+            homes: Vec::with_capacity(count),
         })
     }
 
-    fn push_empty_cpu(&mut self, table_length_ns: u32) {
+    fn push_empty_cpu(&mut self, table_length_ns: u32, exclusive: bool) {
         self.cpus.push(Cpu {
             length_ns: table_length_ns,
             slice_ns: 1,
@@ -166,7 +170,8 @@ impl Sections {
             nr_slices: 0,
             first_local: self.locals.len() as u32,
             nr_locals: 0,
-            reserved: [0; 8],
+            flags: cpu_flags(exclusive),
+            reserved: [0; 7],
         });
     }
 
@@ -196,39 +201,50 @@ impl Sections {
             nr_slices,
             first_local: first_local as u32,
             nr_locals: (self.locals.len() - first_local) as u32,
-            reserved: [0; 8],
+            flags: cpu_flags(source.exclusive),
+            reserved: [0; 7],
         });
         Ok(())
     }
 
-    /// Notes which vCPUs own slots on a CPU. CPUs come in ascending order, so that on equal starts the lowest is home.
+    /// Notes which vCPUs own slots on a CPU, and from when on.
     fn push_locals(&mut self, source: &CpuSource) {
-        let mut locals: Vec<u32> = source.slots.iter().map(|slot| slot.vcpu).collect();
-        locals.sort_unstable();
-        locals.dedup();
-        for &vcpu in &locals {
-            self.vcpus[vcpu as usize].nr_cpus += 1;
-        }
-        self.locals.extend(locals);
-        for slot in &source.slots {
-            let vcpu = slot.vcpu as usize;
-            if slot.start_ns < self.first_start[vcpu] {
-                self.first_start[vcpu] = slot.start_ns;
-                self.vcpus[vcpu].home_cpu = source.cpu;
+        let mut first: Vec<(u32, u32)> = source.slots.iter().map(|slot| (slot.vcpu, slot.start_ns)).collect();
+        first.sort_unstable();
+        first.dedup_by_key(|&mut (vcpu, _)| vcpu);
+        self.locals.extend(first.iter().map(|&(vcpu, _)| vcpu));
+        self.homes.extend(first.into_iter().map(|(vcpu, start_ns)| (vcpu, start_ns, source.cpu)));
+    }
+
+    /// Tells each vCPU its homes, which are all known now, and returns them as they are written.
+    fn settle_homes(&mut self) -> Result<Vec<u32>, EncodeError> {
+        self.homes.sort_unstable();
+        let mut homes = self.homes.as_slice();
+        for (number, vcpu) in (0..).zip(&mut self.vcpus) {
+            vcpu.first_home = (self.homes.len() - homes.len()) as u32;
+            let (own, rest) = homes.split_at(homes.partition_point(|&(owner, ..)| owner == number));
+            homes = rest;
+            let (tenant, index) = (vcpu.tenant, vcpu.index);
+            vcpu.home_cpu = own.first().ok_or(EncodeError::NoSlot { tenant, index })?.2;
+            vcpu.nr_cpus = own.len() as u32;
+            if vcpu.nr_cpus > layout::VCPU_CPUS_MAX {
+                return Err(EncodeError::Scattered { tenant, index, cpus: vcpu.nr_cpus });
             }
         }
+        Ok(self.homes.iter().map(|&(.., cpu)| cpu).collect())
     }
 
     /// Lays the sections out and signs the result.
-    fn into_bytes(self, length_ns: u32) -> Result<Vec<u8>, EncodeError> {
-        let sections: [&[u8]; 5] = [
+    fn into_bytes(self, length_ns: u32, homes: &[u32]) -> Result<Vec<u8>, EncodeError> {
+        let sections: [&[u8]; 6] = [
             bytemuck::cast_slice(&self.cpus),
             bytemuck::cast_slice(&self.vcpus),
             bytemuck::cast_slice(&self.slots),
             bytemuck::cast_slice(&self.slices),
             bytemuck::cast_slice(&self.locals),
+            bytemuck::cast_slice(homes),
         ];
-        let mut offsets = [0; 5];
+        let mut offsets = [0; 6];
         let mut size = size_of::<Header>();
         for (offset, section) in offsets.iter_mut().zip(sections) {
             *offset = size.next_multiple_of(layout::ALIGN as usize);
@@ -237,7 +253,7 @@ impl Sections {
         if size > layout::BYTES_MAX as usize {
             return Err(EncodeError::TooMany { what: "bytes", count: size, max: layout::BYTES_MAX });
         }
-        let [cpus_offset, vcpus_offset, slots_offset, slices_offset, locals_offset] =
+        let [cpus_offset, vcpus_offset, slots_offset, slices_offset, locals_offset, homes_offset] =
             offsets.map(|at| at as u32);
         let mut header = Header {
             magic: layout::MAGIC,
@@ -251,12 +267,14 @@ impl Sections {
             nr_slots: self.slots.len() as u32,
             nr_slices: self.slices.len() as u32,
             nr_locals: self.locals.len() as u32,
+            nr_homes: homes.len() as u32,
             cpus_offset,
             vcpus_offset,
             slots_offset,
             slices_offset,
             locals_offset,
-            reserved: [0; 13],
+            homes_offset,
+            reserved: [0; 11],
         };
         let mut bytes = vec![0; size];
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
@@ -268,6 +286,10 @@ impl Sections {
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         Ok(bytes)
     }
+}
+
+fn cpu_flags(exclusive: bool) -> u32 {
+    if exclusive { layout::CPU_EXCLUSIVE } else { 0 }
 }
 
 fn check_slots(source: &CpuSource, vcpus: usize) -> Result<(), EncodeError> {
@@ -339,7 +361,7 @@ mod tests {
 
     fn cpu(cpu: u32, length_ns: u32, slots: &[(u32, u32, u32)]) -> CpuSource {
         let slots = slots.iter().map(|&(start_ns, end_ns, vcpu)| SlotSource { start_ns, end_ns, vcpu });
-        CpuSource { cpu, length_ns, slots: slots.collect() }
+        CpuSource { cpu, length_ns, slots: slots.collect(), exclusive: false }
     }
 
     fn source(length_ns: u32, cpus: Vec<CpuSource>, vcpus: u32) -> TableSource {
@@ -401,10 +423,11 @@ mod tests {
 
     #[test]
     fn tables_larger_than_the_format_are_refused() {
-        let slots = (0..1 << 11).map(|start_ns| (50_000 * start_ns, 50_000 * start_ns + 25_000, 0));
-        let busy = cpu(0, layout::HYPERPERIOD_NS, &slots.collect::<Vec<_>>());
-        let cpus = (0..2048).map(|cpu| CpuSource { cpu, ..busy.clone() }).collect();
-        let refused = encode(&source(layout::HYPERPERIOD_NS, cpus, 1)).unwrap_err();
+        let cpus = (0..2048).map(|number| {
+            let slots = (0..1 << 11).map(|start_ns| (50_000 * start_ns, 50_000 * start_ns + 25_000, number));
+            cpu(number, layout::HYPERPERIOD_NS, &slots.collect::<Vec<_>>())
+        });
+        let refused = encode(&source(layout::HYPERPERIOD_NS, cpus.collect(), 2048)).unwrap_err();
         assert!(matches!(refused, EncodeError::TooMany { what: "bytes", .. }), "{refused}");
     }
 

@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 /// First field of every table.
 pub const MAGIC: u64 = 0x3154_4254_4154_304f;
 /// The format's version.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Sections start at multiples of this many bytes.
 pub const ALIGN: u32 = 64;
 /// No table is larger, in bytes.
@@ -19,8 +19,12 @@ pub const CPUS_MAX: u32 = 4096;
 pub const VCPUS_MAX: u32 = 1 << 20;
 /// A CPU has no more slices.
 pub const SLICES_MAX: u32 = 65536;
+/// A vCPU has slots on no more CPUs.
+pub const VCPU_CPUS_MAX: u32 = 64;
 /// The longest table; every table's length divides it, in ns (thesis section 5.1).
 pub const HYPERPERIOD_NS: u32 = 102_702_600;
+/// Flag of a CPU whose core one tenant has to itself.
+pub const CPU_EXCLUSIVE: u32 = 1;
 /// Flag of a vCPU that never runs outside of its slots.
 pub const VCPU_CAPPED: u32 = 1;
 
@@ -61,12 +65,14 @@ records! {
         nr_slots: u32,
         nr_slices: u32,
         nr_locals: u32,
+        nr_homes: u32,
         cpus_offset: u32,
         vcpus_offset: u32,
         slots_offset: u32,
         slices_offset: u32,
         locals_offset: u32,
-        reserved: [u32; 13],
+        homes_offset: u32,
+        reserved: [u32; 11],
     }
 
     /// One CPU.
@@ -79,7 +85,8 @@ records! {
         nr_slices: u32,
         first_local: u32,
         nr_locals: u32,
-        reserved: [u32; 8],
+        flags: u32,
+        reserved: [u32; 7],
     }
 
     /// One vCPU and what it is promised.
@@ -93,7 +100,8 @@ records! {
         period_ns: u32,
         home_cpu: u32,
         nr_cpus: u32,
-        reserved: [u32; 6],
+        first_home: u32,
+        reserved: [u32; 5],
     }
 
     /// One slot of one CPU.

@@ -12,6 +12,7 @@ pub struct TableView<'a> {
     slots: Records<'a, Slot>,
     slices: Records<'a, Slice>,
     locals: Records<'a, u32>,
+    homes: Records<'a, u32>,
 }
 
 /// One CPU of a table.
@@ -78,6 +79,7 @@ impl<'a> TableView<'a> {
             slots: section(bytes, "slots", header.slots_offset, header.nr_slots)?,
             slices: section(bytes, "slices", header.slices_offset, header.nr_slices)?,
             locals: section(bytes, "locals", header.locals_offset, header.nr_locals)?,
+            homes: section(bytes, "homes", header.homes_offset, header.nr_homes)?,
         };
         for (cpu, record) in (0..).zip(view.cpus.iter()) {
             view.cpu_view(record).ok_or(FormatError::Cpu { cpu })?;
@@ -104,6 +106,12 @@ impl<'a> TableView<'a> {
     /// The vCPUs; slots name them by their place here.
     pub fn vcpus(&self) -> Records<'a, Vcpu> {
         self.vcpus
+    }
+
+    /// The CPUs on which `vcpu` has slots, in the order of its first slot on each; nothing if its record points outside
+    /// of the section.
+    pub fn homes(&self, vcpu: &Vcpu) -> Option<Records<'a, u32>> {
+        self.homes.run(vcpu.first_home, vcpu.nr_cpus)
     }
 
     /// Who owns `cpu` at `now_ns` of CLOCK_MONOTONIC; `None` if the table has no such CPU.

@@ -126,9 +126,61 @@ fn what_does_not_fit_is_infeasible() {
     let folder = Folder::new(&ELSEWHERE.replace("0.25", "0.75"));
     let (_, err) = folder.expect(3, &["plan", "-c", "rota.toml"]);
     assert!(err.contains("over-utilised"), "{err}");
+    let feasible = Folder::new(ELSEWHERE);
+    let table = write_table(&feasible);
+    let (_, err) = folder.expect(3, &["check", table.to_str().unwrap(), "-c", "rota.toml"]);
+    assert!(err.contains("not certified") && err.contains("over-utilised"), "{err}");
+    let folder = Folder::new(&ELSEWHERE.replace("latency", "affinity = \"1003\"\nlatency"));
+    let (_, err) = folder.expect(3, &["plan", "-c", "rota.toml"]);
+    assert!(err.contains("bottleneck: 6 vCPUs") && err.contains("CPU 1003"), "{err}");
     let folder = Folder::new(&ELSEWHERE.replace("20ms", "20us"));
     let (_, err) = folder.expect(3, &["plan", "-c", "rota.toml"]);
     assert!(err.contains("web-0") && err.contains("the smallest"), "{err}");
+}
+
+#[test]
+fn best_fit_leaves_cpus_empty() {
+    let used = |config: &str, arguments: &[&str]| {
+        let folder = Folder::new(config);
+        let (json, _) =
+            folder.expect(0, &[&["plan", "-c", "rota.toml", "--format", "json"], arguments].concat());
+        let plan: Value = serde_json::from_str(&json).unwrap();
+        let is_used = |cpu: &&Value| !cpu["slots"].as_array().unwrap().is_empty();
+        plan["cpus"].as_array().unwrap().iter().filter(is_used).count()
+    };
+    let packed = ELSEWHERE.replace("[host]", "[host]\nplacement = \"best-fit\"");
+    assert_eq!((used(ELSEWHERE, &[]), used(&packed, &[])), (3, 2));
+    assert_eq!(used(ELSEWHERE, &["--placement", "best-fit"]), 2);
+    assert_eq!(used(&packed, &["--placement", "worst-fit"]), 3);
+}
+
+#[test]
+fn what_an_edit_changes_is_shown() {
+    let folder = Folder::new(ELSEWHERE);
+    folder.expect(0, &["plan", "-c", "rota.toml", "--format", "json", "-o", "old.json"]);
+    let (same, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--diff", "old.json"]);
+    assert_eq!(same, "No vCPU changed; the slots of all 4 CPUs stay as they are.\n");
+    fs::write(folder.path("rota.toml"), ELSEWHERE.replace("count = 6", "count = 5")).unwrap();
+    let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--diff", "old.json"]);
+    assert!(text.contains("1 vCPU went") && text.contains("web-5/0"), "{text}");
+    let (json, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--diff", "old.json", "--format", "json"]);
+    let diff: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&diff["vcpus"][0]["vcpu"], &diff["vcpus"][0]["new"]), (&"web-5/0".into(), &Value::Null));
+
+    folder.expect(2, &["plan", "-c", "rota.toml", "--diff", "none.json"]);
+    folder.expect(2, &["plan", "-c", "rota.toml", "--diff", "old.json", "--format", "svg"]);
+    let (_, err) = folder.expect(2, &["plan", "-c", "rota.toml", "--diff", "rota.toml"]);
+    assert!(err.contains("rota.toml is no plan as `rota plan --format json` writes it"), "{err}");
+}
+
+#[test]
+fn tableaus_own_layout_is_written() {
+    let folder = Folder::new(&ELSEWHERE.replace("1000-1003", "0-3").replace("1000", "0"));
+    folder.expect(0, &["plan", "-c", "rota.toml", "--format", "tableau-xen", "-o", "table"]);
+    let table = fs::read(folder.path("table")).unwrap();
+    assert_eq!((table.len() % 4096, table[..8].to_vec()), (0, 6_u64.to_le_bytes().to_vec()));
+    let (_, err) = Folder::new(ELSEWHERE).expect(1, &["plan", "-c", "rota.toml", "--format", "tableau-xen"]);
+    assert!(err.contains("CPU 1003: a table of Tableau has room for CPUs below 64"), "{err}");
 }
 
 #[test]

@@ -288,6 +288,7 @@ mod tests {
             vcpus: 2,
             affinity: None,
             pinned: false,
+            exclusive_cores: false,
             matcher: None,
         }
     }

@@ -7,13 +7,13 @@
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
 //! and every tenant runs on.
 
-mod accounts;
-mod background;
+pub mod accounts;
+pub mod background;
 mod cgroup;
 mod daemon;
 mod discovery;
 mod enactor;
-mod life;
+pub mod life;
 mod log;
 pub mod planning;
 pub mod sources;
@@ -21,4 +21,5 @@ pub mod status;
 pub mod topology;
 mod vm;
 
-pub use daemon::{Failure, Options, run};
+pub use cgroup::Found;
+pub use daemon::{ACCOUNTS_NS, Failure, Options, RETRY_NS, capacity, run};

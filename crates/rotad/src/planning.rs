@@ -1,8 +1,9 @@
 //! From reservations to a certified table: planner, encoder and certifier in a row.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use rota_model::{Host, Model, Reservation, Tenant, TenantId};
+use rota_model::{CpuSet, Host, Model, Reservation, Tenant, TenantId};
 use rota_plan::{Infeasible, Plan};
 use rota_table::{
     Certified, CpuSource, EncodeError, Promise, SlotSource, TableSource, VcpuSource, Violation, certify,
@@ -46,9 +47,9 @@ pub enum Refusal {
 pub fn propose(host: &Host, grants: &Grants) -> Result<Proposal, Refusal> {
     let model = Model { host: host.clone(), tenants: grants.values().cloned().collect() };
     let ids: Vec<TenantId> = grants.keys().copied().collect();
-    let plan = rota_plan::plan(&model, &rota_plan::Options::default())?;
+    let plan = rota_plan::plan(&model, &rota_plan::Options { placement: host.placement })?;
     let bytes = encode(&source(&plan, &ids))?;
-    let table = certify(&bytes, &promises(&model, &ids))?;
+    let table = certify(&bytes, &promises(&model, &ids), host.costs)?;
     let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
     Ok(Proposal { table, length_ns: plan.table_length_ns, vcpus: plan.vcpus.len(), cpus })
 }
@@ -64,6 +65,7 @@ pub fn source(plan: &Plan, ids: &[TenantId]) -> TableSource {
         cpu: cpu.cpu,
         length_ns: ns(cpu.length_ns),
         slots: cpu.slots.iter().map(slot).collect(),
+        exclusive: cpu.exclusive_to.is_some(),
     });
     let vcpus = plan.vcpus.iter().map(|vcpu| VcpuSource {
         tenant: ids[vcpu.tenant as usize],
@@ -77,15 +79,19 @@ pub fn source(plan: &Plan, ids: &[TenantId]) -> TableSource {
 
 /// What the reserved tenants of `model` are promised, straight from their reservations. `ids` as for [`source`].
 pub fn promises(model: &Model, ids: &[TenantId]) -> Vec<Promise> {
-    let tenant_cpus = model.host.tenant_cpus();
+    let (tenant_cpus, exclusive_cpus) = (model.host.tenant_cpus(), model.host.exclusive_cpus());
+    let (cores, none): (Arc<[CpuSet]>, Arc<[CpuSet]>) = (model.host.topology.siblings().into(), [].into());
     let mut promises = Vec::new();
     for (tenant, &id) in model.tenants.iter().zip(ids) {
         let Some(reservation) = tenant.reservation() else { continue };
+        let (cpus, unshared) =
+            if tenant.exclusive_cores { (&exclusive_cpus, &cores) } else { (&tenant_cpus, &none) };
         promises.extend((0..tenant.vcpus).map(|index| Promise {
             tenant: id,
             index,
             reservation,
-            cpus: tenant.vcpu_cpus(index, &tenant_cpus),
+            cpus: tenant.vcpu_cpus(index, cpus),
+            unshared: unshared.clone(),
         }));
     }
     promises

@@ -5,7 +5,9 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use rota_model::{Class, CpuSet, Host, Model, Reservation, Share, Tenant, TenantId, Topology};
+use rota_model::{
+    Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, TenantId, Topology,
+};
 use rota_plan::{Options, plan};
 use rota_table::{certify, encode};
 use rotad::planning::{promises, source};
@@ -21,8 +23,9 @@ fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
         2_000_000..200_000_000_u64,
     ];
     let affinity = prop::option::weighted(0.2, prop::collection::btree_set(0..cpus, 1..=cpus as usize));
-    let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity).prop_map(
-        |(share, latency_ns, capped, vcpus, affinity)| Tenant {
+    let exclusive = prop::bool::weighted(0.1);
+    let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity, exclusive).prop_map(
+        |(share, latency_ns, capped, vcpus, affinity, exclusive_cores)| Tenant {
             name: String::new(),
             class: Class::Reserved(Reservation {
                 share: Share::from_fraction(share).expect("a share"),
@@ -32,26 +35,37 @@ fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
             vcpus,
             affinity: affinity.map(CpuSet::from_iter),
             pinned: false,
+            exclusive_cores,
             matcher: None,
         },
     );
     prop::collection::vec(tenant, 1..=3 * cpus as usize)
 }
 
+/// Cores of so many CPUs.
+fn siblings(threads: u32, cpus: &CpuSet) -> Topology {
+    let mut topology = Topology::flat(cpus);
+    topology.places.iter_mut().for_each(|place| place.core = place.cpu / threads);
+    topology
+}
+
 fn models() -> impl Strategy<Value = Model> {
     let floor = prop::sample::select(vec![0, Host::FLOOR_PPB]);
-    (1..9_u32, floor).prop_flat_map(|(nr_cpus, floor_ppb)| {
+    let switch = prop::sample::select(vec![0, 1_000, Costs::DEFAULT.switch_ns, 50_000]);
+    (1..9_u32, 1..3_u32, floor, switch).prop_flat_map(|(nr_cpus, threads, floor_ppb, switch_ns)| {
         tenants(nr_cpus).prop_map(move |mut tenants| {
             for (number, tenant) in tenants.iter_mut().enumerate() {
                 tenant.name = format!("t{number}");
             }
             let cpus = CpuSet::from_iter(0..nr_cpus);
             let host = Host {
-                topology: Topology::flat(&cpus),
+                topology: siblings(threads, &cpus),
                 cpus,
                 housekeeping: CpuSet::default(),
                 floor_ppb,
                 slot_min_ns: Host::SLOT_MIN_NS,
+                placement: Placement::WorstFit,
+                costs: Costs { switch_ns, migration_ns: 0 },
             };
             Model { host, tenants }
         })
@@ -76,7 +90,7 @@ fn ten_thousand_random_hosts_are_planned_and_certified() {
             };
             let bytes =
                 encode(&source(&plan, &ids)).map_err(|error| TestCaseError::fail(error.to_string()))?;
-            let certified = certify(&bytes, &promises(&model, &ids));
+            let certified = certify(&bytes, &promises(&model, &ids), model.host.costs);
             prop_assert!(certified.is_ok(), "{}", certified.unwrap_err());
             planned.set(planned.get() + 1);
             Ok(())

@@ -16,12 +16,12 @@ fn declared(source: &Source) -> impl Iterator<Item = &str> {
 }
 
 /// Where cargo starts reading by itself: libraries, binaries, build scripts, and each file directly in `tests/`,
-/// `benches/` and `examples/`.
+/// `benches/`, `examples/` and `fuzz_targets/`.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.rsplit('/').collect();
     match parts[..] {
         ["lib.rs" | "main.rs", "src", ..] | ["build.rs", ..] | [_, "bin", "src", ..] => true,
-        [_, "tests" | "benches" | "examples", ref above @ ..] => !above.contains(&"src"),
+        [_, "tests" | "benches" | "examples" | "fuzz_targets", ref above @ ..] => !above.contains(&"src"),
         ["main.rs", _, "tests" | "benches" | "examples" | "bin", ..] => true,
         _ => false,
     }

@@ -7,9 +7,6 @@
 use super::clock::{Window, now_ns};
 use crate::scenario::result::Gaps;
 
-/// The loop's own turns are far below this, also in an emulator.
-const GAP_NS: u64 = 100_000;
-
 /// Occupies a CPU from now to the window's end, and says what it saw in the window.
 pub fn watch(window: Window) -> Gaps {
     let mut gaps = Gaps { window_ns: window.length_ns(), ..Gaps::default() };
@@ -24,15 +21,8 @@ pub fn watch(window: Window) -> Gaps {
 
 /// Notes one turn of the loop.
 fn note(gaps: &mut Gaps, window: Window, last_ns: u64, now_ns: u64) {
-    let gap_ns = window.overlap_ns(last_ns, now_ns);
     if now_ns >= window.start_ns {
-        gaps.turns += 1;
-        gaps.longest_ns = gaps.longest_ns.max(gap_ns);
-    }
-    if gap_ns >= GAP_NS {
-        gaps.count += 1;
-        gaps.lost_ns += gap_ns;
-        gaps.histogram.add(gap_ns);
+        gaps.note(window.overlap_ns(last_ns, now_ns));
     }
 }
 

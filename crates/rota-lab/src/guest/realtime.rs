@@ -12,12 +12,20 @@ use nix::unistd::Pid;
 ///
 /// Without the right to it (root, or CAP_SYS_NICE).
 pub fn set_fifo(priority: i32) -> Result<()> {
+    try_fifo(priority).context("cannot take real-time priority; it needs root")
+}
+
+/// The same as one system call and nothing else, as it may be made between fork and exec.
+///
+/// # Errors
+///
+/// See [`set_fifo`].
+pub fn try_fifo(priority: i32) -> nix::Result<()> {
     let parameter = libc::sched_param { sched_priority: priority };
     // SAFETY: the pointer is to a value that lives through the call; 0 is the calling thread.
     let result =
         unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameter) };
-    Errno::result(result).context("cannot take real-time priority; it needs root")?;
-    Ok(())
+    Errno::result(result).map(drop)
 }
 
 /// Binds the calling thread to one CPU.

@@ -10,15 +10,19 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::clock::{self, Window};
+use super::control::{self, Alarms};
 use super::observer::Observer;
 use super::process::Process;
+use super::realtime;
 use super::tenant::Tenants;
-use super::{control, realtime};
 use crate::scenario::result::{Clock, PolicyResult, TenantResult};
 use crate::scenario::{Policy, Program, Scenario};
 
 /// The runner's priority: it sleeps nearly always, and must not be late when it does not. Above the clients'.
 const PRIORITY: i32 = 20;
+/// So long before the window the runner does its own part, which holds up a CPU: a console of a guest is slow. The
+/// tenants' CPU time is read then and at the end, with the time of each reading.
+const HASTE_NS: u64 = 300_000_000;
 /// How long a server, or Rota, may take to get ready, and anything to end.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Where Rota's configuration is put.
@@ -82,22 +86,23 @@ impl Run<'_> {
         let tenants = Tenants::create(scenario, &model, policy)?;
         self.say(&format!("control, {:.1} s", seconds(scenario.control)));
         let cpus: Vec<u32> = (0..scenario.cpus).collect();
-        let control = control::run(&cpus, scenario.control)?;
+        let mut control = control::alone(&cpus, scenario.control)?;
         let observer = Observer::attach(&tenants.observed()?)?;
         self.write_files()?;
         let mut daemon = self.start_rota()?;
         let mut programs = self.start_programs(&tenants)?;
         let window = Window::after(scenario.warm_up, scenario.window);
         observer.set_window(window)?;
+        let alarms = Alarms::set(&cpus, window);
         let mut reporters = self.start_reporters(&tenants, window)?;
 
         self.say(&format!("warm-up, {:.1} s", seconds(scenario.warm_up)));
-        clock::sleep_until(window.start_ns);
+        clock::sleep_until(window.start_ns.saturating_sub(HASTE_NS));
         for program in programs.iter_mut().chain(&mut daemon) {
             program.expect_running()?;
         }
-        let start = tenants.read()?;
         self.say(&format!("measuring, {:.1} s", seconds(scenario.window)));
+        let start = tenants.read()?;
         clock::sleep_until(window.end_ns);
         let end = tenants.read()?;
 
@@ -108,6 +113,7 @@ impl Run<'_> {
         for (_, reporter) in &mut reporters {
             reporter.wait(LIMIT)?;
         }
+        alarms.finish(&mut control)?;
         let observation = observer.finish()?;
         let mut results = tenants.results(&start, &end, observation.tenants, policy);
         for (index, _) in &reporters {

@@ -1,6 +1,5 @@
 //! Experiments: which programs run in which tenants, for how long and under which policies; and what came out of them.
 
-mod histogram;
 mod policy;
 mod program;
 pub mod result;
@@ -13,9 +12,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-pub use histogram::{BUCKETS, Histogram};
 pub use policy::Policy;
 pub use program::{Program, Protocol};
+pub use rota_model::histogram::{BUCKETS, Histogram};
 
 /// An experiment. In TOML the durations are strings with a unit, as in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -66,7 +66,15 @@ mod tests {
     use rota_model::{Reservation, Share};
 
     fn tenant(class: Class, vcpus: u32) -> Tenant {
-        Tenant { name: "t".into(), class, vcpus, affinity: None, pinned: false, matcher: None }
+        Tenant {
+            name: "t".into(),
+            class,
+            vcpus,
+            affinity: None,
+            pinned: false,
+            exclusive_cores: false,
+            matcher: None,
+        }
     }
 
     fn reserved(share: f64) -> Class {

@@ -22,7 +22,7 @@ pub struct PolicyResult {
     pub warm_up_ns: u64,
     /// Measured.
     pub window_ns: u64,
-    /// What the machine below takes, seen by one real-time probe alone on each CPU before the run.
+    /// What the machine below takes, by CPU.
     pub control: Vec<Control>,
     /// Time in the window in which the CPUs were not idle, summed over CPUs.
     pub busy_ns: u64,
@@ -63,8 +63,34 @@ impl Clock {
 pub struct Control {
     /// Its number.
     pub cpu: u32,
-    /// What the real-time probe saw there.
+    /// What a real-time probe saw there before the run, alone.
     pub gaps: Gaps,
+    /// How late alarms for a real-time task rang there while the run was measured; a turn is an alarm.
+    #[serde(default)]
+    pub late: Gaps,
+}
+
+impl Control {
+    /// The longest that the machine took by either.
+    pub fn longest_ns(&self) -> u64 {
+        self.gaps.longest_ns.max(self.late.longest_ns)
+    }
+}
+
+/// A tight loop's turns, and a real-time task's way to its CPU, are below this, also in an emulator.
+const GAP_NS: u64 = 100_000;
+
+impl Gaps {
+    /// Counts one more turn, with a gap of this length.
+    pub fn note(&mut self, gap_ns: u64) {
+        self.turns += 1;
+        self.longest_ns = self.longest_ns.max(gap_ns);
+        if gap_ns >= GAP_NS {
+            self.count += 1;
+            self.lost_ns += gap_ns;
+            self.histogram.add(gap_ns);
+        }
+    }
 }
 
 /// What a tight loop that reads the clock has seen: the intrinsic-latency method of `redis-cli --intrinsic-latency`,
@@ -100,9 +126,9 @@ pub struct TenantResult {
     pub latency_bound_ns: Option<u64>,
     /// Whether it may never have more than its share.
     pub capped: bool,
-    /// CPU time of its cgroup in the window.
+    /// CPU time of its cgroup between two readings: one shortly before the window, one at its end.
     pub cpu_ns: u64,
-    /// `cpu_ns / (window_ns * vcpus)`.
+    /// `cpu_ns / (vcpus * time between the two readings)`.
     pub received_share: f64,
     /// Blackouts of its cgroup, seen from outside by the observer.
     pub blackouts: Blackouts,

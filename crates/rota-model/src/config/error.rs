@@ -45,7 +45,7 @@ impl fmt::Display for ConfigErrors {
 impl std::error::Error for ConfigErrors {}
 
 /// The mistakes found so far, in the order of finding.
-pub(super) type Errors = Vec<ConfigError>;
+pub type Errors = Vec<ConfigError>;
 
 /// The mistakes in the order in which someone reads the files.
 pub(super) fn in_reading_order(mut errors: Errors, sources: &[Source]) -> ConfigErrors {

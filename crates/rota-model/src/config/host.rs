@@ -6,14 +6,28 @@ use toml::de::DeValue;
 use super::error::Errors;
 use super::table::Table;
 use super::value;
-use crate::{Class, CpuPlace, CpuSet, Host, Reservation, Tenant, Topology, quote};
+use crate::{Class, Costs, CpuPlace, CpuSet, Host, Placement, Reservation, Tenant, Topology, quote};
 
-const KEYS: [&str; 9] =
-    ["cpus", "housekeeping", "floor", "slot_min", "system", "siblings", "caches", "nodes", "sockets"];
+const KEYS: [&str; 12] = [
+    "cpus",
+    "housekeeping",
+    "floor",
+    "slot_min",
+    "placement",
+    "switch_cost",
+    "migration_cost",
+    "system",
+    "siblings",
+    "caches",
+    "nodes",
+    "sockets",
+];
 const TOPOLOGY_KEYS: [&str; 4] = ["siblings", "caches", "nodes", "sockets"];
 
 /// Longer least slots would refuse nearly every latency bound that is worth asking for.
 const SLOT_MIN_LIMIT_NS: u64 = 10_000_000;
+/// What costs more than this, of a change of tasks or of a CPU, leaves nothing of the shorter periods.
+const COST_LIMIT_NS: u64 = 1_000_000;
 
 /// Reads `[host]`; none if its CPUs are wrong. Other mistakes are in `errors` alone.
 pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Option<Host> {
@@ -21,6 +35,11 @@ pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Op
     let housekeeping = table.read("housekeeping", errors, value::cpus);
     let floor_ppb = table.read("floor", errors, value::floor).unwrap_or(Host::FLOOR_PPB);
     let slot_min_ns = table.read("slot_min", errors, slot_min).unwrap_or(Host::SLOT_MIN_NS);
+    let placement = table.read("placement", errors, placement).unwrap_or_default();
+    let costs = Costs {
+        switch_ns: table.read("switch_cost", errors, cost).unwrap_or(Costs::DEFAULT.switch_ns),
+        migration_ns: table.read("migration_cost", errors, cost).unwrap_or(Costs::DEFAULT.migration_ns),
+    };
     let cpus = match table.has("cpus") {
         true => table.read("cpus", errors, value::some_cpus)?,
         false => machine.cpus(),
@@ -39,7 +58,7 @@ pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Op
         let message = format!("is all of host.cpus ({cpus}), which leaves tenants none; leave some out");
         errors.push(table.error("housekeeping", message));
     }
-    Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns })
+    Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns, placement, costs })
 }
 
 /// The system's own tenant, on a host without housekeeping CPUs.
@@ -67,6 +86,7 @@ pub(super) fn system(table: &Table, host: Option<&Host>, errors: &mut Errors) ->
         vcpus: host.cpus.len() as u32, // CpuSet::LIMIT at most
         affinity: Some(host.cpus.clone()),
         pinned: true,
+        exclusive_cores: false,
         matcher: None,
     })
 }
@@ -80,12 +100,31 @@ fn slot_min(value: &DeValue) -> Result<u64, String> {
     }
 }
 
+fn placement(value: &DeValue) -> Result<Placement, String> {
+    const MEND: &str = "\"worst-fit\" (spread the load) or \"best-fit\" (free whole CPUs)";
+    match value::text(value, MEND)? {
+        "worst-fit" => Ok(Placement::WorstFit),
+        "best-fit" => Ok(Placement::BestFit),
+        other => Err(format!("{} is no placement; write {MEND}", quote(other))),
+    }
+}
+
+fn cost(value: &DeValue) -> Result<u64, String> {
+    match value::duration(value)? {
+        ns if ns > COST_LIMIT_NS => {
+            Err(format!("{} is more than many periods have; write \"1ms\" at most", value::show(value)))
+        }
+        ns => Ok(ns),
+    }
+}
+
 /// The declared topology if any of it is declared; the machine's if it has all the CPUs; else a flat one, for another
 /// machine is meant.
 fn topology(table: &Table, cpus: &CpuSet, machine: &Topology, errors: &mut Errors) -> Topology {
     if !TOPOLOGY_KEYS.iter().any(|key| table.has(key)) {
-        let places: Option<Vec<CpuPlace>> = cpus.iter().map(|cpu| machine.place(cpu)).collect();
-        return places.map_or_else(|| Topology::flat(cpus), |places| Topology { places });
+        let is_this_machine = cpus.difference(&machine.cpus()).is_empty();
+        // All of it: a sibling that is not in host.cpus is a sibling.
+        return if is_this_machine { machine.clone() } else { Topology::flat(cpus) };
     }
     let [siblings, caches, nodes, sockets] = TOPOLOGY_KEYS.map(|key| Domains::read(table, key, cpus, errors));
     let place = |cpu| CpuPlace {

@@ -8,8 +8,8 @@ use crate::quote;
 
 /// One table of a file: reads its keys, and says in errors which key and where.
 #[derive(Clone)]
-pub(super) struct Table<'a> {
-    pub file: &'a File<'a>,
+pub struct Table<'a> {
+    pub(super) file: &'a File<'a>,
     name: String,
     offset: usize,
     entries: &'a DeTable<'a>,
@@ -17,7 +17,7 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// `name` is the path of keys that lead to it, empty for the file itself; it begins at byte `offset`.
-    pub fn new(
+    pub(super) fn new(
         file: &'a File<'a>,
         name: impl Into<String>,
         offset: usize,
@@ -62,6 +62,30 @@ impl<'a> Table<'a> {
         None
     }
 
+    /// The tables of the list at `key`, if it is there and is one.
+    pub fn tables(&self, key: &str, errors: &mut Errors) -> Vec<Table<'a>> {
+        let Some(value) = self.get(key) else { return Vec::new() };
+        let mut refuse = |item: &Spanned<DeValue>| {
+            let got = super::value::show(item.get_ref());
+            let message = format!("{got} is no list of tables; write [[{key}]]");
+            errors.push(self.file.error(item.span().start, self.path(key), message));
+        };
+        let DeValue::Array(items) = value.get_ref() else {
+            refuse(value);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in items.iter() {
+            match item.get_ref() {
+                DeValue::Table(entries) => {
+                    tables.push(Table::new(self.file, self.path(key), item.span().start, entries));
+                }
+                _ => refuse(item),
+            }
+        }
+        tables
+    }
+
     /// An error at the value of `key`, or at the table's head if the key is absent.
     pub fn error(&self, key: &str, message: impl Into<String>) -> ConfigError {
         let offset = self.get(key).map_or(self.offset, |value| value.span().start);
@@ -69,7 +93,7 @@ impl<'a> Table<'a> {
     }
 
     /// The line that an error of `key` would name.
-    pub fn line(&self, key: &str) -> usize {
+    pub(super) fn line(&self, key: &str) -> usize {
         self.file.line(self.get(key).map_or(self.offset, |value| value.span().start))
     }
 

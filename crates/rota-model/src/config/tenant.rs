@@ -10,8 +10,20 @@ use super::table::Table;
 use super::{VCPUS_MAX, value};
 use crate::{Class, CpuSet, Host, Match, Reservation, Tenant, quote};
 
-const KEYS: [&str; 10] =
-    ["name", "count", "class", "vcpus", "share", "latency", "capped", "weight", "affinity", "match"];
+const KEYS: [&str; 12] = [
+    "name",
+    "count",
+    "class",
+    "vcpus",
+    "share",
+    "latency",
+    "capped",
+    "weight",
+    "affinity",
+    "node",
+    "exclusive_cores",
+    "match",
+];
 
 /// What `{i}` in a template stands for is written in this.
 pub(super) const INDEX: &str = "{i}";
@@ -68,13 +80,25 @@ impl<'a> Tenants<'a> {
         let name = table.read("name", errors, |value| name(value, indexed, count.unwrap_or(1)));
         let vcpus = table.read("vcpus", errors, |value| value::whole(value, 1..=VCPUS_MAX));
         let affinity = table.read("affinity", errors, |value| affinity(value, self.host));
+        let node = table.read("node", errors, |value| node(value, affinity.as_ref(), self.host));
+        let affinity = node.flatten().or(affinity);
+        let exclusive_cores = table
+            .read("exclusive_cores", errors, |value| exclusive_cores(value, affinity.as_ref(), self.host));
         let matcher = matcher::read(table, indexed, errors);
         let class = class(table, errors);
         let (name, class) = (name?, class?);
         let vcpus = vcpus.unwrap_or(1);
         Some(Template {
             count: count.unwrap_or(1),
-            tenant: Tenant { name, class, vcpus, affinity, pinned: false, matcher },
+            tenant: Tenant {
+                name,
+                class,
+                vcpus,
+                affinity,
+                pinned: false,
+                exclusive_cores: exclusive_cores.unwrap_or(false),
+                matcher,
+            },
         })
     }
 
@@ -165,6 +189,59 @@ fn affinity(value: &DeValue, host: Option<&Host>) -> Result<CpuSet, String> {
     Ok(usable)
 }
 
+/// The CPUs of a NUMA node, of those of the affinity; none if the host is not known.
+fn node(value: &DeValue, affinity: Option<&CpuSet>, host: Option<&Host>) -> Result<Option<CpuSet>, String> {
+    let number = value::whole(value, 0..=u32::MAX)?;
+    let Some(host) = host else { return Ok(None) };
+    let of_node = |cpu: &u32| host.topology.place(*cpu).is_some_and(|place| place.node == number);
+    let cpus: CpuSet = host.cpus.iter().filter(of_node).collect();
+    if cpus.is_empty() {
+        let nodes = host.topology.places.iter().filter(|place| host.cpus.contains(place.cpu));
+        let mut nodes: Vec<u32> = nodes.map(|place| place.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        let (s, nodes) = (if nodes.len() == 1 { "" } else { "s" }, nodes.join(", "));
+        return Err(format!(
+            "the host's CPUs are in node{s} {nodes}; write one of these, or correct host.nodes"
+        ));
+    }
+    let usable = cpus.difference(&host.housekeeping);
+    if usable.is_empty() {
+        return Err(format!("node {number} has housekeeping CPUs ({cpus}) only; write another"));
+    }
+    let Some(affinity) = affinity else { return Ok(Some(usable)) };
+    match usable.intersection(affinity) {
+        none if none.is_empty() => Err(format!(
+            "node {number} has CPUs {usable}, the affinity has {affinity}; they have none in common; correct one of \
+             the two"
+        )),
+        both => Ok(Some(both)),
+    }
+}
+
+/// Whether to keep siblings from others: needs cores that have no CPU for the system, and no system on its CPUs.
+fn exclusive_cores(value: &DeValue, affinity: Option<&CpuSet>, host: Option<&Host>) -> Result<bool, String> {
+    let wanted = value::truth(value)?;
+    let Some(host) = host.filter(|_| wanted) else { return Ok(wanted) };
+    let exclusive = host.exclusive_cpus();
+    let cpus = affinity.map_or_else(|| exclusive.clone(), |cpus| cpus.intersection(&exclusive));
+    if host.housekeeping.is_empty() && !host.topology.siblings().is_empty() {
+        return Err(
+            "without housekeeping CPUs the system's tasks run on every CPU, siblings too; write e.g. \
+                    host.housekeeping = \"0-1\""
+                .to_owned(),
+        );
+    }
+    if cpus.is_empty() {
+        let cpus = affinity.map_or_else(|| host.tenant_cpus(), CpuSet::clone);
+        return Err(format!(
+            "each of its CPUs ({cpus}) has a sibling that tenants may not use; give it others"
+        ));
+    }
+    Ok(wanted)
+}
+
 /// The class with the keys that belong to it.
 fn class(table: &Table, errors: &mut Errors) -> Option<Class> {
     let share = table.read("share", errors, value::share);
@@ -173,9 +250,8 @@ fn class(table: &Table, errors: &mut Errors) -> Option<Class> {
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
     let weight = weight.unwrap_or(WEIGHT_DEFAULT);
     let name = class_name(table, errors)?;
-    for (key, fits) in
-        [("share", "reserved"), ("latency", "reserved"), ("capped", "reserved"), ("weight", "shared")]
-    {
+    let reserved = ["share", "latency", "capped", "exclusive_cores"].map(|key| (key, "reserved"));
+    for (key, fits) in reserved.into_iter().chain([("weight", "shared")]) {
         if table.has(key) && fits != name {
             let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");
             errors.push(table.error(key, message));

@@ -1,4 +1,5 @@
-//! Single values: what each kind of key accepts, and what is said of anything else.
+//! Single values: what each kind of key accepts, and what is said of anything else. The errors here are messages
+//! without a place, for [`Table::read`](super::Table::read) to give them one.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +9,7 @@ use super::duration_ns;
 use crate::{CpuSet, Share, quote};
 
 /// A value as an error shows it.
-pub(super) fn show(value: &DeValue) -> String {
+pub fn show(value: &DeValue) -> String {
     let long = |text: String| if text.len() > 60 { quote(&text) } else { text };
     match value {
         DeValue::String(text) => quote(text),
@@ -22,18 +23,18 @@ pub(super) fn show(value: &DeValue) -> String {
 }
 
 /// A string; `mend` says what to write instead of anything else.
-pub(super) fn text<'v>(value: &'v DeValue, mend: &str) -> Result<&'v str, String> {
+pub fn text<'v>(value: &'v DeValue, mend: &str) -> Result<&'v str, String> {
     value.as_str().ok_or_else(|| format!("{} is no string; write {mend}", show(value)))
 }
 
 /// A CPU list.
-pub(super) fn cpus(value: &DeValue) -> Result<CpuSet, String> {
+pub fn cpus(value: &DeValue) -> Result<CpuSet, String> {
     let list = text(value, "a CPU list in quotes, e.g. \"0-3,8\"")?;
     list.parse().map_err(|error| format!("{} is no CPU list: {error}; write e.g. \"0-3,8\"", quote(list)))
 }
 
 /// A CPU list with at least one CPU.
-pub(super) fn some_cpus(value: &DeValue) -> Result<CpuSet, String> {
+pub fn some_cpus(value: &DeValue) -> Result<CpuSet, String> {
     match cpus(value)? {
         none if none.is_empty() => Err("names no CPU; write e.g. \"0-3,8\", or leave the key out".to_owned()),
         some => Ok(some),
@@ -41,7 +42,7 @@ pub(super) fn some_cpus(value: &DeValue) -> Result<CpuSet, String> {
 }
 
 /// A whole number within `range`.
-pub(super) fn whole(value: &DeValue, range: RangeInclusive<u32>) -> Result<u32, String> {
+pub fn whole(value: &DeValue, range: RangeInclusive<u32>) -> Result<u32, String> {
     let number = value.as_integer().and_then(|n| u32::from_str_radix(n.as_str(), n.radix()).ok());
     number.filter(|number| range.contains(number)).ok_or_else(|| {
         format!("{} is no whole number from {} to {}; write one", show(value), range.start(), range.end())
@@ -64,12 +65,12 @@ pub(super) fn floor(value: &DeValue) -> Result<u32, String> {
 }
 
 /// True or false.
-pub(super) fn truth(value: &DeValue) -> Result<bool, String> {
+pub fn truth(value: &DeValue) -> Result<bool, String> {
     value.as_bool().ok_or_else(|| format!("{} is neither true nor false; write one of them", show(value)))
 }
 
 /// A duration in ns. A bare number is one without a unit.
-pub(super) fn duration(value: &DeValue) -> Result<u64, String> {
+pub fn duration(value: &DeValue) -> Result<u64, String> {
     let text = match value {
         DeValue::String(text) => text.to_string(),
         DeValue::Integer(_) | DeValue::Float(_) => show(value),

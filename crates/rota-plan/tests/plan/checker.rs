@@ -4,44 +4,74 @@
 use rota_model::{Model, Share};
 use rota_plan::{CpuPlan, Method, Plan, PlannedVcpu};
 
+/// Time that a vCPU has on a CPU, and from when on it is its own: the change of tasks is over then.
+#[derive(Clone, Copy)]
+struct Owned {
+    start: u64,
+    net_start: u64,
+    end: u64,
+    cpu: u32,
+}
+
 /// The first thing that is wrong.
 pub fn check(model: &Model, plan: &Plan) -> Result<(), String> {
     vcpus_are_all(model, plan)?;
     if !plan.cpus.iter().map(|cpu| cpu.cpu).eq(model.host.cpus.iter()) {
         return Err("the plan has not the host's CPUs".into());
     }
-    let mut owned: Vec<Vec<(u64, u64)>> = vec![Vec::new(); plan.vcpus.len()];
+    let mut owned: Vec<Vec<Owned>> = vec![Vec::new(); plan.vcpus.len()];
     let mut on: Vec<Vec<u32>> = vec![Vec::new(); plan.vcpus.len()];
     for cpu in &plan.cpus {
         check_cpu(model, plan, cpu).map_err(|error| format!("CPU {}: {error}", cpu.cpu))?;
-        for slot in &cpu.slots {
-            on[slot.vcpu as usize].push(cpu.cpu);
-            for round in 0..plan.table_length_ns / cpu.length_ns {
-                let start = round * cpu.length_ns;
-                owned[slot.vcpu as usize].push((start + slot.start_ns, start + slot.end_ns));
-            }
-        }
+        cpu.slots.iter().for_each(|slot| on[slot.vcpu as usize].push(cpu.cpu));
+        unroll(cpu, plan.table_length_ns, model.host.costs.switch_ns, &mut owned);
     }
-    let slot_min = model.host.slot_min_ns.max(1_568); // a 65,536th of the longest table
+    cores_are_kept(model, plan, &on)?;
+    // A 65,536th of the longest table.
+    let slot_min = model.host.slot_min_ns.max(1_568).max(model.host.costs.switch_ns);
     let short = |slot: &&rota_plan::Slot| slot.end_ns - slot.start_ns < slot_min;
     let counted = plan.cpus.iter().flat_map(|cpu| &cpu.slots).filter(short).count();
     if counted != plan.short_slots {
         return Err(format!("{counted} short slots, the plan says {}", plan.short_slots));
     }
     for ((vcpu, mut owned), mut on) in plan.vcpus.iter().zip(owned).zip(on) {
-        owned.sort_unstable();
+        owned.sort_unstable_by_key(|owned| owned.start);
+        for place in 0..owned.len() {
+            let before = owned[place.checked_sub(1).unwrap_or(owned.len() - 1)].cpu;
+            let moved = owned[place].cpu != before;
+            owned[place].net_start += if moved { model.host.costs.migration_ns } else { 0 };
+        }
         on.dedup();
         let name = format!("vCPU {}/{}", vcpu.tenant, vcpu.index);
         if vcpu.cpus != on {
             return Err(format!("{name}: on {on:?}, the plan says {:?}", vcpu.cpus));
         }
         check_vcpu(vcpu, plan.table_length_ns, &owned).map_err(|error| format!("{name}: {error}"))?;
-        let allowed = model.tenants[vcpu.tenant as usize].vcpu_cpus(vcpu.index, &model.host.tenant_cpus());
+        let entry = &model.tenants[vcpu.tenant as usize];
+        let allowed = entry.vcpu_cpus(vcpu.index, &model.host.tenant_cpus());
         if on.iter().any(|&cpu| !allowed.contains(cpu)) {
             return Err(format!("{name}: on {on:?}, but only {allowed} is allowed"));
         }
     }
     Ok(())
+}
+
+/// The CPU's slots over the second of two tables, so that a change that was not finished at the end of the first is
+/// heeded.
+fn unroll(cpu: &CpuPlan, table_length: u64, switch: u64, owned: &mut [Vec<Owned>]) {
+    // Nobody else ever runs there.
+    let is_whole = cpu.slots.len() == 1 && cpu.slots[0].len_ns() == cpu.length_ns;
+    let mut busy_until = 0;
+    for round in 0..2 * table_length / cpu.length_ns {
+        for slot in &cpu.slots {
+            let (start, end) = (round * cpu.length_ns + slot.start_ns, round * cpu.length_ns + slot.end_ns);
+            busy_until = if is_whole { start } else { start.max(busy_until) + switch };
+            if let Some(start) = start.checked_sub(table_length) {
+                let (net_start, end) = (busy_until - table_length, end - table_length);
+                owned[slot.vcpu as usize].push(Owned { start, net_start, end, cpu: cpu.cpu });
+            }
+        }
+    }
 }
 
 fn vcpus_are_all(model: &Model, plan: &Plan) -> Result<(), String> {
@@ -58,6 +88,36 @@ fn vcpus_are_all(model: &Model, plan: &Plan) -> Result<(), String> {
         }
     }
     if planned.next().is_some() { Err("a vCPU too many".into()) } else { Ok(()) }
+}
+
+/// Whoever wants cores to itself has no neighbour on a sibling, and the plan says where that is so.
+fn cores_are_kept(model: &Model, plan: &Plan, on: &[Vec<u32>]) -> Result<(), String> {
+    let core = |cpu: u32| model.host.topology.place(cpu).map(|place| place.core);
+    let siblings =
+        |cpu: u32| model.host.topology.places.iter().filter(|place| Some(place.core) == core(cpu)).count();
+    let mut expected: Vec<Option<u32>> = vec![None; plan.cpus.len()];
+    for (vcpu, on) in plan.vcpus.iter().zip(on) {
+        let wants = model.tenants[vcpu.tenant as usize].exclusive_cores;
+        for &cpu in on.iter().filter(|&&cpu| wants && siblings(cpu) > 1) {
+            for (place, other) in
+                plan.cpus.iter().enumerate().filter(|(_, other)| core(other.cpu) == core(cpu))
+            {
+                let stranger =
+                    other.slots.iter().find(|slot| plan.vcpus[slot.vcpu as usize].tenant != vcpu.tenant);
+                if stranger.is_some() || model.host.housekeeping.contains(other.cpu) {
+                    return Err(format!(
+                        "tenant {} on CPU {cpu}: not alone on CPU {}",
+                        vcpu.tenant, other.cpu
+                    ));
+                }
+                expected[place] = Some(vcpu.tenant);
+            }
+        }
+    }
+    match plan.cpus.iter().zip(expected).find(|(cpu, expected)| cpu.exclusive_to != *expected) {
+        Some((cpu, expected)) => Err(format!("CPU {}: {:?}, not {expected:?}", cpu.cpu, cpu.exclusive_to)),
+        None => Ok(()),
+    }
 }
 
 fn check_cpu(model: &Model, plan: &Plan, cpu: &CpuPlan) -> Result<(), String> {
@@ -93,7 +153,7 @@ fn check_cpu(model: &Model, plan: &Plan, cpu: &CpuPlan) -> Result<(), String> {
 }
 
 /// `owned` is in order.
-fn check_vcpu(vcpu: &PlannedVcpu, length: u64, owned: &[(u64, u64)]) -> Result<(), String> {
+fn check_vcpu(vcpu: &PlannedVcpu, length: u64, owned: &[Owned]) -> Result<(), String> {
     let PlannedVcpu { budget_ns: budget, period_ns: period, .. } = *vcpu;
     if u128::from(budget) * u128::from(Share::ONE.ppb()) < u128::from(vcpu.share.ppb()) * u128::from(period) {
         return Err(format!("{budget} in {period} is less than its share"));
@@ -101,26 +161,40 @@ fn check_vcpu(vcpu: &PlannedVcpu, length: u64, owned: &[(u64, u64)]) -> Result<(
     if !length.is_multiple_of(period) {
         return Err(format!("the period {period} does not divide the table"));
     }
-    let (Some(first), Some(last)) = (owned.first(), owned.last()) else { return Err("no slot".into()) };
-    let mut blackout = length - last.1 + first.0;
-    for pair in owned.windows(2) {
-        let gap = pair[1].0.checked_sub(pair[0].1).ok_or("on two CPUs at once")?;
-        blackout = blackout.max(gap);
+    if owned.is_empty() {
+        return Err("no slot".into());
     }
+    if owned.windows(2).any(|pair| pair[0].end > pair[1].start) {
+        return Err("on two CPUs at once".into());
+    }
+    let net: Vec<(u64, u64)> =
+        owned.iter().map(|o| (o.net_start, o.end)).filter(|(start, end)| start < end).collect();
+    let costs = owned.iter().any(|owned| owned.net_start > owned.start);
+    let blackout = blackout(&net, length);
     if blackout != vcpu.blackout_ns || blackout > vcpu.latency_ns {
         return Err(format!(
-            "{blackout} ns without a slot; planned {}, promised {}",
+            "{blackout} ns without service; planned {}, promised {}",
             vcpu.blackout_ns, vcpu.latency_ns
         ));
     }
     for start in (0..length).step_by(period as usize) {
-        let end = start + period;
-        let from = owned.partition_point(|slot| slot.1 <= start);
-        let within = owned[from..].iter().take_while(|slot| slot.0 < end);
-        let served: u64 = within.map(|slot| slot.1.min(end) - slot.0.max(start)).sum();
-        if served != budget {
+        let served = served(&net, start, start + period);
+        if served < budget || served > budget && !costs {
             return Err(format!("{served} of {budget} ns in the window from {start}"));
         }
     }
     Ok(())
+}
+
+/// Around the end of the table.
+fn blackout(spans: &[(u64, u64)], length: u64) -> u64 {
+    let (Some(first), Some(last)) = (spans.first(), spans.last()) else { return length };
+    let wrap = length - last.1 + first.0;
+    spans.windows(2).map(|pair| pair[1].0 - pair[0].1).fold(wrap, u64::max)
+}
+
+fn served(spans: &[(u64, u64)], from: u64, until: u64) -> u64 {
+    let first = spans.partition_point(|span| span.1 <= from);
+    let within = spans[first..].iter().take_while(|span| span.0 < until);
+    within.map(|span| span.1.min(until) - span.0.max(from)).sum()
 }

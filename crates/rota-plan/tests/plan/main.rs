@@ -6,6 +6,9 @@
 )]
 
 mod checker;
+mod exclusive;
+mod fluid;
+mod full_hosts;
 mod models;
 mod properties;
 mod refusals;

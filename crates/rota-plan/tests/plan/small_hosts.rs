@@ -1,26 +1,15 @@
-//! All small hosts: up to 3 CPUs and 4 vCPUs with shares of eighths, against a search through every placement.
+//! All small hosts: up to 3 CPUs and 5 vCPUs with shares of twelfths and one of three latencies, against what a fluid
+//! could do.
 
-use rota_model::{Model, Tenant};
+use rota_model::{Model, Share, Tenant};
 use rota_plan::{Infeasible, Options, Placement, plan};
 
 use crate::checker::check;
+use crate::fluid::{Verdict, verdict};
 use crate::models::{MS, host, model, reserved};
 
-const EIGHTHS: [u32; 6] = [1, 2, 3, 5, 6, 8];
-const LATENCIES: [u64; 2] = [4 * MS, 20 * MS];
-
-/// Whether some placement puts at most 8 eighths on every CPU.
-fn fits(eighths: &[u32], room: &mut [u32]) -> bool {
-    let Some((&first, rest)) = eighths.split_first() else { return true };
-    (0..room.len()).any(|cpu| {
-        room[cpu] >= first && {
-            room[cpu] -= first;
-            let found = fits(rest, room);
-            room[cpu] += first;
-            found
-        }
-    })
-}
+const LATENCIES: [u64; 3] = [3 * MS, 20 * MS, 50 * MS];
+const KINDS: usize = 12 * LATENCIES.len();
 
 /// Calls `visit` with every multiset of up to `left` kinds of vCPU, added to `kinds`.
 fn each_host(kinds: &mut Vec<usize>, left: usize, visit: &mut impl FnMut(&[usize])) {
@@ -28,53 +17,63 @@ fn each_host(kinds: &mut Vec<usize>, left: usize, visit: &mut impl FnMut(&[usize
     if left == 0 {
         return;
     }
-    for kind in kinds.last().copied().unwrap_or(0)..EIGHTHS.len() * LATENCIES.len() {
+    for kind in kinds.last().copied().unwrap_or(0)..KINDS {
         kinds.push(kind);
         each_host(kinds, left - 1, visit);
         kinds.pop();
     }
 }
 
-fn to_model(cpus: u32, kinds: &[usize]) -> (Model, Vec<u32>) {
-    let eighths: Vec<u32> = kinds.iter().map(|kind| EIGHTHS[kind / LATENCIES.len()]).collect();
-    let tenants: Vec<Tenant> = kinds
-        .iter()
-        .zip(&eighths)
-        .enumerate()
-        .map(|(name, (kind, &eighths))| {
-            reserved(&format!("t{name}"), 1, f64::from(eighths) / 8.0, LATENCIES[kind % LATENCIES.len()])
-        })
-        .collect();
-    (model(host(&format!("0-{}", cpus - 1), ""), tenants), eighths)
+fn to_model(cpus: u32, kinds: &[usize]) -> Model {
+    let tenant = |(name, kind): (usize, &usize)| {
+        // Rounded down, so that twelve twelfths are not more than one.
+        let twelfths = 1_000_000_000 * (kind / LATENCIES.len() as u32 as usize + 1) / 12;
+        let share = Share::from_ppb(twelfths as u32).unwrap();
+        reserved(&format!("t{name}"), 1, share.fraction(), LATENCIES[kind % LATENCIES.len()])
+    };
+    let tenants: Vec<Tenant> = kinds.iter().enumerate().map(tenant).collect();
+    model(host(&format!("0-{}", cpus - 1), ""), tenants)
 }
 
-#[test]
-fn what_fits_is_planned_and_nothing_else() {
-    let (mut planned, mut refused) = (0, 0);
+/// Every `step`th host.
+fn check_hosts(step: usize) {
+    let (mut seen, mut planned, mut refused, mut open) = (0_usize, 0, 0, 0);
     for cpus in 1..=3 {
-        each_host(&mut Vec::new(), 4, &mut |kinds| {
-            let (model, eighths) = to_model(cpus, kinds);
-            let feasible = fits(&eighths, &mut vec![8; cpus as usize]);
-            for placement in [Placement::WorstFit, Placement::BestFit] {
-                match plan(&model, &Options { placement }) {
-                    Ok(plan) => {
-                        planned += 1;
-                        assert!(feasible, "{eighths:?} on {cpus}");
-                        check(&model, &plan).unwrap_or_else(|error| panic!("{eighths:?} on {cpus}: {error}"));
-                    }
-                    Err(error) => {
-                        refused += 1;
-                        let over = eighths.iter().sum::<u32>() > 8 * cpus;
-                        assert!(!feasible, "{eighths:?} on {cpus}: {error}");
-                        assert_eq!(
-                            over,
-                            matches!(error, Infeasible::OverUtilised { .. }),
-                            "{eighths:?} on {cpus}"
-                        );
-                    }
+        each_host(&mut Vec::new(), 5, &mut |kinds| {
+            seen += 1;
+            if !seen.is_multiple_of(step) {
+                return;
+            }
+            let model = to_model(cpus, kinds);
+            let placement = if seen % 2 == 0 { Placement::WorstFit } else { Placement::BestFit };
+            match (plan(&model, &Options { placement }), verdict(&model)) {
+                (Ok(_), Verdict::Infeasible) => panic!("{model:#?}: planned what cannot be served"),
+                (Ok(plan), _) => {
+                    planned += 1;
+                    check(&model, &plan).unwrap_or_else(|error| panic!("{model:#?}: {error}"));
+                }
+                (Err(error), Verdict::Feasible) => panic!("{model:#?}: {error}"),
+                (Err(error), verdict) => {
+                    refused += 1;
+                    open += usize::from(verdict == Verdict::Open);
+                    let is_over =
+                        matches!(error, Infeasible::OverUtilised { .. } | Infeasible::Bottleneck { .. });
+                    assert!(is_over, "{model:#?}: {error}");
                 }
             }
         });
     }
-    assert!(planned > 2_000 && refused > 1_000, "{planned} planned, {refused} refused");
+    assert!(planned > seen / step / 4 && refused > seen / step / 4, "{planned} planned, {refused} refused");
+    println!("{planned} hosts planned, {refused} refused, {open} of them with less than a ns too little");
+}
+
+#[test]
+fn what_fits_is_planned_and_nothing_else() {
+    check_hosts(997);
+}
+
+#[test]
+#[ignore = "two million hosts"]
+fn of_all_small_hosts_what_fits_is_planned_and_nothing_else() {
+    check_hosts(1);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use rota_model::{Class, Host, Model, Tenant};
+use rota_model::{Class, Costs, Host, Model, Tenant};
 use rota_plan::{Options, Placement, Plan, plan};
 
 use crate::checker::check;
@@ -172,6 +172,27 @@ fn a_host_without_reservations_idles() {
         "
 CPU 0, 102702600
 CPU 1, 102702600
+",
+    );
+}
+
+/// Each change of tasks takes 5 us: one in each window of the vCPU with the short period, two of the other, which is
+/// preempted. Their slots are longer than their budgets by so much, and their blackouts longer than the gaps by 5 us.
+#[test]
+fn budgets_are_net_of_changes() {
+    let host = Host { costs: Costs::DEFAULT, ..host("0", "") };
+    snapshot(
+        &model(host, [reserved("short", 1, 0.5, 6_900_000), reserved("long", 1, 0.4, 25 * MS)]),
+        &Options::default(),
+        "
+CPU 0, 20540520
+         0  3428420 short/0
+   3428420  6846840 long/0
+   6846840 10275260 short/0
+  10275260 15083048 long/0
+  15083048 18511468 short/0
+short/0: 3423420 in 6846840, blackout 4812788, partitioned
+long/0: 8216208 in 20540520, blackout 8890892, partitioned
 ",
     );
 }

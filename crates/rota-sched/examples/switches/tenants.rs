@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use fastrand::Rng;
-use rota_model::{Class, CpuSet, Host, Reservation, Share, Tenant, TenantId, Topology};
+use rota_model::{Class, Costs, CpuSet, Host, Placement, Reservation, Share, Tenant, TenantId, Topology};
 use rota_plan::CANDIDATES;
 use rota_sched::{SYSTEM, Scheduler, TenantKind, TenantSpec};
 use rota_table::Certified;
@@ -17,8 +17,10 @@ use crate::load::{Busy, now_ns};
 
 /// Short, so that a switch takes few ms: a divisor of the planner's hyperperiod of 102,702,600 ns near 1 ms.
 const PERIOD_NS: u64 = 102_702_600 / 104;
+/// What a change of tasks takes in an emulated guest: some 10 us, at most.
+const SWITCH_NS: u64 = 20_000;
 /// Of each CPU: for the system, for the constant tenants, and the least and most for one that comes and goes.
-const SYSTEM_PERCENT: u32 = 40;
+const SYSTEM_PERCENT: u32 = 25;
 const CONSTANT_PERCENT: [u32; 2] = [20, 15];
 const GUEST_PERCENT_MIN: u32 = 5;
 const GUEST_PERCENT_MAX: u32 = 8;
@@ -99,6 +101,7 @@ impl Tenants {
             vcpus: nr_cpus,
             affinity: None,
             pinned: true,
+            exclusive_cores: false,
             matcher: None,
         };
         let host = Host {
@@ -107,6 +110,8 @@ impl Tenants {
             housekeeping: CpuSet::default(),
             floor_ppb: Host::FLOOR_PPB,
             slot_min_ns: Host::SLOT_MIN_NS,
+            placement: Placement::WorstFit,
+            costs: Costs { switch_ns: SWITCH_NS, migration_ns: 0 },
         };
         let mut tenants = Tenants {
             host,
@@ -184,7 +189,15 @@ impl Tenants {
         fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let cgroup = fs::metadata(&folder)?.ino();
         let name = format!("t{id}");
-        let tenant = Tenant { name, class, vcpus: 1, affinity: None, pinned: false, matcher: None };
+        let tenant = Tenant {
+            name,
+            class,
+            vcpus: 1,
+            affinity: None,
+            pinned: false,
+            exclusive_cores: false,
+            matcher: None,
+        };
         // Its threads may be there before it is a tenant, or come later.
         let early = if self.rng.bool() { threads } else { 0 };
         let mut load: Vec<Busy> = (0..early).map(|_| Busy::start(&folder)).collect::<Result<_>>()?;

@@ -75,6 +75,13 @@ int rehome(struct rota_rehome *arg)
 	return 0;
 }
 
+/* The table of a buffer is in force: idle CPUs are looked for among those that no tenant has to itself in it. */
+SEC("syscall")
+int open_cpus(struct rota_open *arg)
+{
+	return make_masks(arg->buffer);
+}
+
 /* Has every CPU decide anew. */
 SEC("syscall")
 int kick_all(void *unused)

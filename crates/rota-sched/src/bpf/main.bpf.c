@@ -10,6 +10,7 @@
  *   account.bpf.h  service, blackouts, lost time
  *   slot.bpf.h     a CPU in its slot, and the timer that ends it
  *   pick.bpf.h     what a CPU runs next
+ *   exclusive.bpf.h  cores that one tenant has to itself
  *   place.bpf.h    where a task waits
  *   wake.bpf.h     which CPU a waking task is sent to, and which is told
  *   control.bpf.h  what the loader has us do: publish a table, send waiting tasks where they belong now
@@ -23,6 +24,7 @@
 #include "tenant.bpf.h"
 #include "account.bpf.h"
 #include "slot.bpf.h"
+#include "exclusive.bpf.h"
 #include "pick.bpf.h"
 #include "place.bpf.h"
 #include "wake.bpf.h"
@@ -116,9 +118,12 @@ __noinline bool pick_tenant(u32 cpu)
 
 	if (!c)
 		return false;
-	return serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
-	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end) ||
-	       serve(cpu, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
+	if (serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
+	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end))
+		return true;
+	if (c->exclusive)
+		return false;
+	return serve(cpu, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
 }
 
@@ -162,11 +167,13 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!c)
 		return;
+	c->overtaken = false;
 	c->now = bpf_ktime_get_ns();
 	table_look_up(cpu, c->now, &slot);
 	settle_prev(prev, cpu, c->now);
 	enter_slot(c, cpu, &slot, c->now);
 	c->buffer = slot.buffer;
+	c->exclusive = is_exclusive(slot.buffer, cpu);
 	c->prev_dsq = dsq_of_prev(prev, cpu, slot.buffer, c->now);
 	if (c->housekeeping ? !pick_housekeeping(cpu) : !pick_tenant(cpu)) {
 		go_idle(c, cpu);
@@ -225,6 +232,9 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 		return;
 	settle_membership(p, now);
 	settle_other(c, cpu, now);
+	/* What a task of another class has interrupted goes on without dispatch being asked. */
+	if (c->overtaken && !is_bound_kernel_thread(p))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
 	t->running = true;
 	t->run_since = now;
@@ -291,36 +301,6 @@ s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args 
 	return 0;
 }
 
-/* The masks of housekeeping and tenant CPUs. */
-static __always_inline s32 make_masks(void)
-{
-	struct bpf_cpumask *kept = bpf_cpumask_create(), *rest = bpf_cpumask_create();
-	u32 cpu;
-
-	if (!kept || !rest) {
-		if (kept)
-			bpf_cpumask_release(kept);
-		if (rest)
-			bpf_cpumask_release(rest);
-		return -ENOMEM;
-	}
-	bpf_for (cpu, 0, nr_cpus) {
-		if (cpu >= ROTA_TABLE_CPUS_MAX)
-			break;
-		if (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)))
-			bpf_cpumask_set_cpu(cpu, kept);
-		else
-			bpf_cpumask_set_cpu(cpu, rest);
-	}
-	kept = bpf_kptr_xchg(&housekeeping_mask, kept);
-	if (kept)
-		bpf_cpumask_release(kept);
-	rest = bpf_kptr_xchg(&tenant_mask, rest);
-	if (rest)
-		bpf_cpumask_release(rest);
-	return 0;
-}
-
 static __always_inline s32 init_cpu(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
@@ -328,7 +308,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 
 	if (!c)
 		return -EINVAL;
-	c->housekeeping = cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
+	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->until_ns = c->slot_end = ROTA_NEVER;
 	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
@@ -340,7 +320,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 
 s32 STRUCT_OPS_SLEEPABLE(rota_init)
 {
-	s32 error = make_masks();
+	s32 error = make_masks(ROTA_NONE);
 	u32 i;
 
 	error = error ?: scx_bpf_create_dsq(DSQ_SHARED, -1);

@@ -234,7 +234,7 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct floor *floor;
 
-	if (!c)
+	if (!c || (c->exclusive && line != FLOOR_PINNED))
 		return false;
 	floor = floor_of(c, line);
 	if (scx_bpf_dsq_nr_queued(dsq) <= 0 && c->prev_dsq != dsq) {

@@ -9,6 +9,7 @@
 #ifndef ROTA_PLACE_BPF_H
 #define ROTA_PLACE_BPF_H
 
+#include "exclusive.bpf.h"
 #include "slot.bpf.h"
 
 #define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
@@ -98,12 +99,40 @@ static __always_inline bool may_be_housekept(struct task_struct *p)
 	return may;
 }
 
+/* Where a task waits that belongs to no slot of its CPU: there, if it may run nowhere but on others' own cores. */
+static __always_inline u64 pinned_dsq(struct task_struct *p, u32 buffer)
+{
+	u32 cpu = scx_bpf_task_cpu(p), open;
+
+	if (!is_exclusive(buffer, cpu) || is_held(p))
+		return DSQ_PINNED(cpu);
+	open = open_cpu(p);
+	return DSQ_PINNED(open != ROTA_NONE ? open : cpu);
+}
+
 /* Where background work of this task goes: spread by the ring, as long as it may run there. */
-static __always_inline u32 background_cpu(struct task_struct *p)
+__noinline u64 background_dsq(struct task_struct *p __arg_trusted, u32 buffer)
 {
 	u32 cpu = live.background_ring[(u32)p->pid % ROTA_RING];
 
-	return cpu < nr_cpus && may_run_on(p, cpu) ? cpu : scx_bpf_task_cpu(p);
+	if (cpu >= nr_cpus || !may_run_on(p, cpu))
+		cpu = scx_bpf_task_cpu(p);
+	if (!is_exclusive(buffer, cpu))
+		return DSQ_BACKGROUND(cpu);
+	if (is_held(p))
+		return DSQ_PINNED(cpu);
+	cpu = open_cpu(p);
+	return cpu != ROTA_NONE ? DSQ_BACKGROUND(cpu) : DSQ_PINNED(scx_bpf_task_cpu(p));
+}
+
+/* Where a shared tenant's task waits: in line with all others, if it may run on a CPU that takes from that line. */
+static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
+{
+	if (is_held(p))
+		return is_exclusive(buffer, scx_bpf_task_cpu(p)) ? DSQ_PINNED(scx_bpf_task_cpu(p)) : DSQ_SHARED;
+	if (p->nr_cpus_allowed >= nr_cpus || open_cpu(p) != ROTA_NONE)
+		return DSQ_SHARED;
+	return DSQ_PINNED(scx_bpf_task_cpu(p));
 }
 
 /* The dispatch queue in which the task waits. */
@@ -118,23 +147,23 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 
 	switch (tenant->class) {
 	case ROTA_CLASS_SYSTEM:
-		return may_be_housekept(p) ? DSQ_QUEUE(SYSTEM_QUEUE) : DSQ_PINNED(scx_bpf_task_cpu(p));
+		return may_be_housekept(p) ? DSQ_QUEUE(SYSTEM_QUEUE) : pinned_dsq(p, buffer);
 	case ROTA_CLASS_SHARED:
-		return DSQ_SHARED;
+		return shared_dsq(p, buffer);
 	case ROTA_CLASS_RESERVED:
 		break;
 	default:
-		return DSQ_BACKGROUND(background_cpu(p));
+		return background_dsq(p, buffer);
 	}
 	if (!has_slots(tenant, buffer))
-		return DSQ_BACKGROUND(background_cpu(p));
+		return background_dsq(p, buffer);
 	if (p->nr_cpus_allowed >= nr_cpus && !is_held(p))
 		return DSQ_QUEUE(queue);
 	sole = sole_vcpu(tenant, &m);
 	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer))
 			      : some_home(p, tenant_id, 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
-	return DSQ_PINNED(scx_bpf_task_cpu(p));
+	return pinned_dsq(p, buffer);
 }
 
 /* A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. */

@@ -97,7 +97,8 @@ struct rota_cpu_view {
 	__u32 slice_ns;
 	__u32 vcpus; /* byte offset of the vCPU records, and their number */
 	__u32 nr_vcpus;
-	__u32 reserved[5];
+	__u32 flags; /* of the table's CPU */
+	__u32 reserved[4];
 };
 
 /* A vCPU thread of a VM, by thread id. */
@@ -177,6 +178,12 @@ struct rota_publish {
 struct rota_rehome {
 	__u64 dsq;
 	__u64 moved; /* out: how many did */
+};
+
+/* Argument of the program open_cpus: the buffer of the table in force. */
+struct rota_open {
+	__u32 buffer;
+	__u32 reserved;
 };
 
 /* How the kernel let the scheduler go. */

@@ -101,6 +101,7 @@ static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	struct owner slot;
 
+	c->overtaken = true;
 	if (c->other_since) {
 		settle_other(c, cpu, now);
 		c->other_since = now;

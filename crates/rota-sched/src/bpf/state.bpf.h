@@ -69,7 +69,9 @@ struct cpu_ctx {
 	u32 level;	/* enum rota_level, of what runs now */
 	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
 	bool housekeeping;
+	bool exclusive;	    /* in the table in force: see exclusive.bpf.h */
 	bool retried;	    /* in this slot: see the end of dispatch */
+	bool overtaken;	    /* a slot ended or its owner woke since dispatch last decided: see running */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
 	/* One run of dispatch. */
@@ -193,7 +195,7 @@ u64 background_vtime;
 
 #define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))
 private(masks) struct bpf_cpumask __kptr *housekeeping_mask;
-private(masks) struct bpf_cpumask __kptr *tenant_mask; /* all other CPUs */
+private(masks) struct bpf_cpumask __kptr *open_mask; /* all other CPUs that no tenant has to itself */
 
 static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
 {

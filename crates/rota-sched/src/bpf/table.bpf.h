@@ -63,20 +63,29 @@ static __always_inline struct rota_table_vcpu *table_vcpu(u32 buffer, const stru
 			sizeof(struct rota_table_vcpu));
 }
 
-static __always_inline struct rota_table_slot *slot_at(u32 buffer, const struct rota_cpu_view *view, u32 offset)
+/* The CPU's slot number `slot`; NULL beyond its last one. */
+static __always_inline struct rota_table_slot *slot_at(u32 buffer, const struct rota_cpu_view *view, u32 slot)
+{
+	if (slot >= view->nr_slots)
+		return NULL;
+	return table_at(buffer, view->slots + (u64)slot * sizeof(struct rota_table_slot),
+			sizeof(struct rota_table_slot));
+}
+
+/* The slot in force at `offset` of the CPU's round, or else the next one; NULL if there is none before its end. */
+static __always_inline struct rota_table_slot *slot_from(u32 buffer, const struct rota_cpu_view *view, u32 offset)
 {
 	const struct rota_table_slice *slice;
-	u32 slot;
+	struct rota_table_slot *slot;
+	u32 number;
 
 	/* Bounds are the certifier's matter; these checks keep a damaged buffer from leading anywhere. */
 	slice = table_at(buffer, view->slices + (u64)(offset / view->slice_ns) * sizeof(*slice), sizeof(*slice));
 	if (!slice)
 		return NULL;
-	slot = slice->slot - view->first_slot + (offset >= slice->boundary_ns);
-	if (slot >= view->nr_slots)
-		return NULL;
-	return table_at(buffer, view->slots + (u64)slot * sizeof(struct rota_table_slot),
-			sizeof(struct rota_table_slot));
+	number = slice->slot - view->first_slot + (offset >= slice->boundary_ns);
+	slot = slot_at(buffer, view, number);
+	return slot && offset >= slot->end_ns ? slot_at(buffer, view, number + 1) : slot;
 }
 
 /* Who owns `cpu` at `now`. */
@@ -102,7 +111,7 @@ static __noinline int table_look_up(u32 cpu, u64 now, struct owner *owner)
 	round = now - offset;
 	owner->start_ns = round;
 	owner->end_ns = min_time(owner->end_ns, round + view->length_ns);
-	slot = slot_at(owner->buffer, view, offset);
+	slot = slot_from(owner->buffer, view, offset);
 	if (!slot)
 		return 0; /* idle to the end of the round */
 	if (offset < slot->start_ns) {

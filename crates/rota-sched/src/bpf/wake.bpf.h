@@ -35,7 +35,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 	case ROTA_CLASS_SYSTEM:
 		return idle_cpu_of(p, housekeeping_mask);
 	case ROTA_CLASS_SHARED:
-		return idle_cpu_of(p, tenant_mask);
+		return idle_cpu_of(p, open_mask);
 	case ROTA_CLASS_RESERVED:
 		if (!has_slots(tenant, buffer))
 			break;
@@ -43,7 +43,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 		return sole != ROTA_NONE ? home_of(tenant, sole, buffer)
 					 : choose_home(p, t->m.tenant, t->last_cpu, now);
 	}
-	return background_cpu(p);
+	return (u32)background_dsq(p, buffer);
 }
 
 /* The level at which CPU `cpu` would run a thread of this tenant now; ROTA_LEVEL_IDLE: not at all. */
@@ -83,10 +83,12 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 	if (!c || !tenant)
 		return 0;
 	level = level_on(c, cpu, &m, tenant, now);
-	if (level > c->level)
+	if (level > c->level) {
+		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	else if (!c->armed_ns && c->level == ROTA_LEVEL_IDLE)
+	} else if (!c->armed_ns && c->level == ROTA_LEVEL_IDLE) {
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE); /* so that it sets its timer for the slot */
+	}
 	return 0;
 }
 

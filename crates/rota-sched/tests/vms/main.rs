@@ -57,9 +57,9 @@ fn every_vcpu_has_its_share() {
         assert_eq!(tenant["kind"], if ["large", "small"].contains(&name) { "vm" } else { "container" });
         match name {
             "system" => {}
-            // A hundredth for the cost of switching; of 50 tables and more in five seconds, one slot is less than that.
+            // What is kept back for switches and not needed is its own: twice 20 us in a period of 11 ms and 1.1 ms of it.
             "small" => {
-                assert!((0.99..1.01).contains(&received), "small is capped and received {received} of it")
+                assert!((0.99..1.04).contains(&received), "small is capped and received {received} of it")
             }
             _ => assert!(received >= 0.99, "{name} received {received} of its share"),
         }

@@ -2,16 +2,18 @@
 
 use bytemuck::Pod;
 
+use super::changes::{self, Taken};
 use super::format::Table;
 use super::violation::Violation;
 use crate::layout::{self, Cpu, Records, Slice, Slot};
 
 /// A slot together with its CPU.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct CpuSlot {
     pub start_ns: u32,
     pub end_ns: u32,
     pub cpu: u32,
+    pub taken: Taken,
 }
 
 /// Every vCPU's slots, by CPU and then by start.
@@ -28,7 +30,7 @@ impl SlotsByVcpu {
     }
 
     /// Sorts by counting; the slots must have been found sound.
-    fn collect(table: &Table) -> SlotsByVcpu {
+    fn collect(table: &Table, taken: &[Taken]) -> SlotsByVcpu {
         let mut ends = vec![0; table.vcpus.len()];
         for slot in table.slots.iter() {
             ends[slot.vcpu as usize] += 1;
@@ -38,12 +40,14 @@ impl SlotsByVcpu {
             // For now the start; it becomes the end as the slots come in.
             total += std::mem::replace(end, total);
         }
-        let mut slots = vec![CpuSlot::default(); table.slots.len()];
-        let mut all = table.slots.iter();
+        let nowhere = Taken { from_ns: 0, changes: false };
+        let mut slots = vec![CpuSlot { start_ns: 0, end_ns: 0, cpu: 0, taken: nowhere }; table.slots.len()];
+        let mut all = table.slots.iter().zip(taken);
         for (cpu, record) in (0..).zip(table.cpus.iter()) {
-            for Slot { start_ns, end_ns, vcpu, .. } in all.by_ref().take(record.nr_slots as usize) {
+            for (slot, &taken) in all.by_ref().take(record.nr_slots as usize) {
+                let Slot { start_ns, end_ns, vcpu, .. } = slot;
                 let place = &mut ends[vcpu as usize];
-                slots[*place] = CpuSlot { start_ns, end_ns, cpu };
+                slots[*place] = CpuSlot { start_ns, end_ns, cpu, taken };
                 *place += 1;
             }
         }
@@ -51,8 +55,8 @@ impl SlotsByVcpu {
     }
 }
 
-/// Checks every CPU and returns whose slots are where.
-pub(super) fn check(table: &Table) -> Result<SlotsByVcpu, Violation> {
+/// Checks every CPU and returns whose slots are where. A change of tasks takes `switch_ns`.
+pub(super) fn check(table: &Table, switch_ns: u64) -> Result<SlotsByVcpu, Violation> {
     if table.length_ns == 0 || !layout::HYPERPERIOD_NS.is_multiple_of(table.length_ns) {
         return Err(Violation::TableLength { length_ns: table.length_ns });
     }
@@ -60,6 +64,7 @@ pub(super) fn check(table: &Table) -> Result<SlotsByVcpu, Violation> {
     let mut slice_runs = Runs { what: "slices", next: 0, section: table.slices };
     let mut local_runs = Runs { what: "locals", next: 0, section: table.locals };
     let mut owners = Vec::new();
+    let mut taken = Vec::with_capacity(table.slots.len());
     for (number, cpu) in (0..).zip(table.cpus.iter()) {
         if cpu.length_ns == 0 || !table.length_ns.is_multiple_of(cpu.length_ns) {
             let (length_ns, table_ns) = (cpu.length_ns, table.length_ns);
@@ -73,13 +78,14 @@ pub(super) fn check(table: &Table) -> Result<SlotsByVcpu, Violation> {
         } else {
             check_slots(table, number, &cpu, slots)?;
             check_slices(number, &cpu, slots, slices)?;
+            changes::check(number, &cpu, slots, switch_ns, &mut taken)?;
         }
         check_locals(number, slots, locals, &mut owners)?;
     }
     slot_runs.finish()?;
     slice_runs.finish()?;
     local_runs.finish()?;
-    Ok(SlotsByVcpu::collect(table))
+    Ok(SlotsByVcpu::collect(table, &taken))
 }
 
 /// The CPUs' runs in one section, which must follow each other without gap or overlap. That keeps all work linear in
@@ -104,7 +110,11 @@ impl<'a, T: Pod> Runs<'a, T> {
 
     fn finish(self) -> Result<(), Violation> {
         let (what, claimed, total) = (self.what, self.next, self.total());
-        if claimed == total { Ok(()) } else { Err(Violation::RunTotal { what, claimed, total }) }
+        if claimed == total {
+            Ok(())
+        } else {
+            Err(Violation::RunTotal { whose: "CPUs", what, claimed, total })
+        }
     }
 
     /// A section is shorter than 4 GiB, so that its count fits.

@@ -16,6 +16,7 @@ pub(super) struct Table<'a> {
     pub slots: Records<'a, Slot>,
     pub slices: Records<'a, Slice>,
     pub locals: Records<'a, u32>,
+    pub homes: Records<'a, u32>,
 }
 
 impl<'a> Table<'a> {
@@ -32,6 +33,7 @@ impl<'a> Table<'a> {
             slots: sections.next("slots", header.slots_offset, header.nr_slots)?,
             slices: sections.next("slices", header.slices_offset, header.nr_slices)?,
             locals: sections.next("locals", header.locals_offset, header.nr_locals)?,
+            homes: sections.next("homes", header.homes_offset, header.nr_homes)?,
         };
         sections.finish()?;
         zero("header", [header.reserved])?;

@@ -1,13 +1,18 @@
 //! The certifier: the gate that every table passes before it is installed.
 //! Whoever changes it: no code of the encoder or the planner may be used here.
 
+mod changes;
+mod cores;
 mod cpus;
 mod format;
+mod homes;
 mod records;
 mod service;
 mod violation;
 
-use rota_model::{CpuSet, Reservation, TenantId};
+use std::sync::Arc;
+
+use rota_model::{Costs, CpuSet, Reservation, TenantId};
 
 use crate::layout::Header;
 use crate::view::TableView;
@@ -25,6 +30,8 @@ pub struct Promise {
     pub reservation: Reservation,
     /// The CPUs that it may run on.
     pub cpus: CpuSet,
+    /// The host's cores of several CPUs, of which its tenant shares none with others; empty if it may share them.
+    pub unshared: Arc<[CpuSet]>,
 }
 
 /// A table that has passed. Only [`certify`] makes one.
@@ -58,7 +65,7 @@ impl Certified {
     }
 }
 
-/// Checks that `bytes` are a sound table which keeps exactly these promises.
+/// Checks that `bytes` are a sound table which keeps exactly these promises, net of these costs.
 ///
 /// It is given nothing else, shares no code with the encoder or the planner, and takes any bytes for hostile. A table
 /// passes if
@@ -68,12 +75,21 @@ impl Certified {
 /// - **CPUs**: the table's length divides the hyperperiod and each CPU's length divides the table's; the CPUs' runs of
 ///   slots, slices and locals cover their sections in CPU order; slots are ascending, disjoint, within the CPU's length
 ///   and of vCPUs that exist; the slice index sends every offset to its slot; the locals are exactly the slots' owners;
+/// - **homes**: home_cpu, nr_cpus and homes of each vCPU say on which CPUs its slots are, no more than 64, and the
+///   vCPUs' runs of homes cover their section in vCPU order;
 /// - **records**: there is one vCPU record for each promise and none without, with the promised share, latency and
 ///   cap; its period T divides the table's length and its budget C is at least the share of T;
 /// - **promises**: each vCPU's slots lie on CPUs that it may run on and never overlap; it has at least C in every
-///   window [kT, (k+1)T); no gap between its slots is longer than the latency; a capped vCPU has no more in the whole
-///   table than the share of T, rounded up to a ns, in each period, hence exactly that in every window; home_cpu and
-///   nr_cpus say where its slots are.
+///   window [kT, (k+1)T); no gap in its service is longer than the latency, nor longer than half of it at the table's
+///   start or end, where another table may hold; a capped vCPU has no more in the whole table than the share of T,
+///   rounded up to a ns, in each period, and what costs take in its costliest period;
+/// - **cores**: where a vCPU of a tenant that shares no cores has a slot, no other tenant has one on the same core, and
+///   exactly the CPUs of such cores are marked.
+///
+/// All service is net: each stretch of slots of one vCPU that touch, on one CPU, loses `costs.switch_ns` at its start,
+/// and `costs.migration_ns` as well if the vCPU's stretch before was on another CPU. What a stretch is too short to
+/// lose, the next on that CPU loses. A stretch ends with its CPU's length, for another table may begin there; but a CPU
+/// that is one vCPU's all of the time changes no tasks.
 ///
 /// A vCPU's slots repeat with the least common multiple of its CPUs' lengths, which divides the table's length; gaps
 /// and windows are looked at around that ring, so that the wrap is no special place. The time taken is linear in slots,
@@ -82,10 +98,12 @@ impl Certified {
 /// # Errors
 ///
 /// The first rule found broken, with place and extent.
-pub fn certify(bytes: &[u8], promises: &[Promise]) -> Result<Certified, Violation> {
+pub fn certify(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<Certified, Violation> {
     let table = Table::read(bytes)?;
-    let slots = cpus::check(&table)?;
+    let slots = cpus::check(&table, costs.switch_ns)?;
+    homes::check(&table, &slots)?;
     let promise_of = records::check(&table, promises)?;
-    service::check(&table, &slots, &promise_of)?;
+    service::check(&table, &slots, &promise_of, costs.migration_ns)?;
+    cores::check(&table, &slots, &promise_of)?;
     Ok(Certified { bytes: bytes.to_vec() })
 }

@@ -1,6 +1,7 @@
-//! What each vCPU's slots give it, around the ring after which they repeat.
+//! What each vCPU's slots give it net of costs, around the ring after which they repeat.
 
 use super::Promise;
+use super::changes::Taken;
 use super::cpus::{CpuSlot, SlotsByVcpu};
 use super::format::Table;
 use super::records::{name, share_of_period};
@@ -12,50 +13,59 @@ const PIECES_MAX: u64 = 1 << 22;
 /// Slots and windows that are looked at in all. A host of 10,240 vCPUs with the shortest period, 100 us, has a third.
 const STEPS_MAX: u64 = 1 << 26;
 
-/// Checks affinity, home, overlap, windows, gaps and caps of every vCPU. Slots and records must have been found sound.
-pub(super) fn check(table: &Table, slots: &SlotsByVcpu, promise_of: &[&Promise]) -> Result<(), Violation> {
+/// Checks affinity, overlap, windows, gaps and caps of every vCPU; migration takes `migration_ns`. Slots and records
+/// must have been found sound.
+pub(super) fn check(
+    table: &Table,
+    slots: &SlotsByVcpu,
+    promise_of: &[&Promise],
+    migration_ns: u64,
+) -> Result<(), Violation> {
     let mut ring = Ring::default();
     let mut steps_left = STEPS_MAX;
     for (place, (record, promise)) in table.vcpus.iter().zip(promise_of).enumerate() {
         let slots = slots.of(place);
-        check_cpus(&record, promise, slots)?;
+        check_affinity(&record, promise, slots)?;
         ring.write_out(table, &record, slots, &mut steps_left)?;
         ring.check_overlap(name(&record))?;
-        ring.check_windows(&record)?;
+        ring.serve(migration_ns);
+        let most_lost_ns = ring.check_windows(&record)?;
         ring.check_gaps(&record)?;
-        ring.check_cap(&record, table.length_ns)?;
+        ring.check_edges(&record)?;
+        ring.check_cap(&record, table.length_ns, most_lost_ns)?;
     }
     Ok(())
 }
 
 /// The slots come CPU by CPU.
-fn check_cpus(record: &Vcpu, promise: &Promise, slots: &[CpuSlot]) -> Result<(), Violation> {
-    let vcpu = name(record);
-    let mut nr_cpus = 0;
+fn check_affinity(record: &Vcpu, promise: &Promise, slots: &[CpuSlot]) -> Result<(), Violation> {
     for on_cpu in slots.chunk_by(|a, b| a.cpu == b.cpu) {
         let CpuSlot { cpu, start_ns, .. } = on_cpu[0];
         if !promise.cpus.contains(cpu) {
-            return Err(Violation::Affinity { vcpu, cpu, start_ns, allowed: promise.cpus.clone() });
+            let (vcpu, allowed) = (name(record), promise.cpus.clone());
+            return Err(Violation::Affinity { vcpu, cpu, start_ns, allowed });
         }
-        nr_cpus += 1;
-    }
-    let first = slots.iter().min_by_key(|slot| (slot.start_ns, slot.cpu));
-    let home_cpu = first.ok_or(Violation::NoSlot { vcpu })?.cpu;
-    if record.home_cpu != home_cpu {
-        return Err(Violation::HomeCpu { vcpu, found: record.home_cpu, expected: home_cpu });
-    }
-    if record.nr_cpus != nr_cpus {
-        return Err(Violation::CpuCount { vcpu, found: record.nr_cpus, expected: nr_cpus });
     }
     Ok(())
 }
 
-/// A slot on the ring, and how much service the vCPU has had on the ring before it.
+/// A slot on the ring, and what the vCPU has had on the ring before it.
 struct Piece {
     start_ns: u32,
+    /// From when on it is served: no later than the end, and all that comes before is lost.
+    from_ns: u32,
     end_ns: u32,
     cpu: u32,
-    before_ns: u32,
+    taken: Taken,
+    before: Served,
+}
+
+/// Time in slots, in ns.
+#[derive(Clone, Copy, Default)]
+struct Served {
+    net_ns: u64,
+    /// What costs take.
+    lost_ns: u64,
 }
 
 /// One vCPU's slots over the least common multiple of its CPUs' lengths, ascending. Times fit in u32 as the ring is no
@@ -63,7 +73,7 @@ struct Piece {
 #[derive(Default)]
 struct Ring {
     length_ns: u64,
-    served_ns: u64,
+    served: Served,
     pieces: Vec<Piece>,
 }
 
@@ -91,9 +101,11 @@ impl Ring {
             for round_ns in (0..self.length_ns).step_by(length as usize).map(|start| start as u32) {
                 self.pieces.extend(on_cpu.iter().map(|slot| Piece {
                     start_ns: round_ns + slot.start_ns,
+                    from_ns: round_ns + slot.start_ns,
                     end_ns: round_ns + slot.end_ns,
                     cpu: slot.cpu,
-                    before_ns: 0,
+                    taken: Taken { from_ns: u64::from(round_ns) + slot.taken.from_ns, ..slot.taken },
+                    before: Served::default(),
                 }));
             }
         }
@@ -101,26 +113,36 @@ impl Ring {
         Ok(())
     }
 
-    /// Also sums up the service, which is at most the ring's length once nothing overlaps.
-    fn check_overlap(&mut self, vcpu: VcpuName) -> Result<(), Violation> {
-        let mut served_ns = 0;
-        let mut last: Option<&Piece> = None;
+    fn check_overlap(&self, vcpu: VcpuName) -> Result<(), Violation> {
+        let overlap = self.pieces.windows(2).find(|pair| pair[0].end_ns > pair[1].start_ns);
+        let Some([first, second]) = overlap else { return Ok(()) };
+        Err(Violation::TwoCpus {
+            vcpu,
+            first: first.cpu,
+            second: second.cpu,
+            from_ns: u64::from(second.start_ns),
+            until_ns: u64::from(first.end_ns.min(second.end_ns)),
+        })
+    }
+
+    /// Finds from when on each piece is served, and sums up. Nothing may overlap.
+    fn serve(&mut self, migration_ns: u64) {
+        let mut cpu = self.pieces.last().map(|last| last.cpu);
+        let mut from_ns = 0;
+        self.served = Served::default();
         for piece in &mut self.pieces {
-            if let Some(last) = last.filter(|last| last.end_ns > piece.start_ns) {
-                return Err(Violation::TwoCpus {
-                    vcpu,
-                    first: last.cpu,
-                    second: piece.cpu,
-                    from_ns: u64::from(piece.start_ns),
-                    until_ns: u64::from(last.end_ns.min(piece.end_ns)),
-                });
-            }
-            piece.before_ns = served_ns;
-            served_ns += piece.end_ns - piece.start_ns;
-            last = Some(piece);
+            let moved = cpu.replace(piece.cpu) != Some(piece.cpu);
+            from_ns = match (piece.taken.changes, moved) {
+                (true, true) => piece.taken.from_ns.saturating_add(migration_ns),
+                (true, false) => piece.taken.from_ns,
+                // The slot before touches this one; what it was too short for goes on here.
+                (false, _) => piece.taken.from_ns.max(from_ns),
+            };
+            piece.from_ns = from_ns.min(piece.end_ns.into()) as u32;
+            piece.before = self.served;
+            self.served.net_ns += u64::from(piece.end_ns - piece.from_ns);
+            self.served.lost_ns += u64::from(piece.from_ns - piece.start_ns);
         }
-        self.served_ns = u64::from(served_ns);
-        Ok(())
     }
 
     /// How many windows there are before they and the slots repeat together.
@@ -128,37 +150,51 @@ impl Ring {
         self.length_ns / gcd(self.length_ns, u64::from(record.period_ns))
     }
 
-    fn check_windows(&self, record: &Vcpu) -> Result<(), Violation> {
+    /// Returns what costs take in the window in which they take most.
+    fn check_windows(&self, record: &Vcpu) -> Result<u64, Violation> {
         let period_ns = u64::from(record.period_ns);
-        let mut served_ns = 0;
+        let mut served = Served::default();
+        let mut most_lost_ns = 0;
         for window in 0..self.windows(record) {
             let (from_ns, until_ns) = (window * period_ns, (window + 1) * period_ns);
-            let before_ns = std::mem::replace(&mut served_ns, self.served_until(until_ns));
-            let got_ns = served_ns - before_ns;
+            let before = std::mem::replace(&mut served, self.served_until(until_ns));
+            let (got_ns, lost_ns) = (served.net_ns - before.net_ns, served.lost_ns - before.lost_ns);
             if got_ns < u64::from(record.budget_ns) {
                 let (vcpu, budget_ns) = (name(record), record.budget_ns);
-                return Err(Violation::Window { vcpu, from_ns, until_ns, got_ns, budget_ns });
+                return Err(Violation::Window { vcpu, from_ns, until_ns, got_ns, lost_ns, budget_ns });
             }
+            most_lost_ns = lost_ns.max(most_lost_ns);
         }
-        Ok(())
+        Ok(most_lost_ns)
     }
 
-    /// Service in [0, time), in ns.
-    fn served_until(&self, time_ns: u64) -> u64 {
+    /// In [0, time).
+    fn served_until(&self, time_ns: u64) -> Served {
         let within_ns = (time_ns % self.length_ns) as u32;
         let begun = self.pieces.partition_point(|piece| piece.start_ns < within_ns);
-        let in_round = self.pieces[..begun]
-            .last()
-            .map_or(0, |piece| piece.before_ns + within_ns.min(piece.end_ns) - piece.start_ns);
-        time_ns / self.length_ns * self.served_ns + u64::from(in_round)
+        let in_round = self.pieces[..begun].last().map_or(Served::default(), |piece| Served {
+            net_ns: piece.before.net_ns
+                + u64::from(within_ns.min(piece.end_ns).saturating_sub(piece.from_ns)),
+            lost_ns: piece.before.lost_ns + u64::from(within_ns.min(piece.from_ns) - piece.start_ns),
+        });
+        let rounds = time_ns / self.length_ns;
+        Served {
+            net_ns: rounds * self.served.net_ns + in_round.net_ns,
+            lost_ns: rounds * self.served.lost_ns + in_round.lost_ns,
+        }
     }
 
-    /// The gap after each piece, up to the next one, which for the last is the first of the next round.
+    /// When the vCPU is served, in order.
+    fn spans(&self) -> impl DoubleEndedIterator<Item = (u64, u64)> {
+        let spans = self.pieces.iter().map(|piece| (u64::from(piece.from_ns), u64::from(piece.end_ns)));
+        spans.filter(|(from_ns, end_ns)| from_ns < end_ns)
+    }
+
+    /// The gap after each span, up to the next one, which for the last is the first of the next round.
     fn check_gaps(&self, record: &Vcpu) -> Result<(), Violation> {
-        let starts = self.pieces.iter().map(|piece| u64::from(piece.start_ns));
-        let next_round = self.pieces.first().map(|piece| u64::from(piece.start_ns) + self.length_ns);
-        for (piece, until_ns) in self.pieces.iter().zip(starts.skip(1).chain(next_round)) {
-            let from_ns = u64::from(piece.end_ns);
+        let starts = self.spans().map(|(start_ns, _)| start_ns);
+        let next_round = self.spans().next().map(|(start_ns, _)| start_ns + self.length_ns);
+        for ((_, from_ns), until_ns) in self.spans().zip(starts.skip(1).chain(next_round)) {
             if until_ns - from_ns > record.latency_ns {
                 let (vcpu, latency_ns) = (name(record), record.latency_ns);
                 return Err(Violation::Blackout { vcpu, from_ns, until_ns, latency_ns });
@@ -167,10 +203,21 @@ impl Ring {
         Ok(())
     }
 
-    fn check_cap(&self, record: &Vcpu, table_ns: u32) -> Result<(), Violation> {
+    /// Where another table may end or begin: half of the latency for each of the two.
+    fn check_edges(&self, record: &Vcpu) -> Result<(), Violation> {
+        let before_ns = self.spans().next().map_or(0, |(start_ns, _)| start_ns);
+        let after_ns = self.spans().next_back().map_or(0, |(_, end_ns)| self.length_ns - end_ns);
+        if before_ns.max(after_ns) > record.latency_ns / 2 {
+            let (vcpu, latency_ns) = (name(record), record.latency_ns);
+            return Err(Violation::Edges { vcpu, before_ns, after_ns, latency_ns });
+        }
+        Ok(())
+    }
+
+    fn check_cap(&self, record: &Vcpu, table_ns: u32, most_lost_ns: u64) -> Result<(), Violation> {
         let table_ns = u64::from(table_ns);
-        let got_ns = self.served_ns * (table_ns / self.length_ns);
-        let most_ns = share_of_period(record) * (table_ns / u64::from(record.period_ns));
+        let got_ns = self.served.net_ns * (table_ns / self.length_ns);
+        let most_ns = (share_of_period(record) + most_lost_ns) * (table_ns / u64::from(record.period_ns));
         if record.flags & crate::layout::VCPU_CAPPED != 0 && got_ns > most_ns {
             return Err(Violation::Cap { vcpu: name(record), got_ns, most_ns });
         }

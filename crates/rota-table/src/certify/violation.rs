@@ -66,8 +66,8 @@ pub enum Violation {
     Run { cpu: u32, what: &'static str, found: u32, expected: u32 },
     #[error("CPU {cpu}: its {count} {what} from place {first} on are more than the table's {total}")]
     RunBeyond { cpu: u32, what: &'static str, first: u32, count: u32, total: u32 },
-    #[error("the CPUs have {claimed} {what} together, but the table has {total}")]
-    RunTotal { what: &'static str, claimed: u32, total: u32 },
+    #[error("the {whose} have {claimed} {what} together, but the table has {total}")]
+    RunTotal { whose: &'static str, what: &'static str, claimed: u32, total: u32 },
     #[error("CPU {cpu}: the slot [{start_ns}, {end_ns}) ns is empty or ends beyond the CPU's {length_ns} ns")]
     SlotExtent { cpu: u32, start_ns: u32, end_ns: u32, length_ns: u32 },
     #[error("CPU {cpu}: the slot at {start_ns} ns starts before its predecessor ends at {after_ns} ns")]
@@ -86,10 +86,31 @@ pub enum Violation {
     SliceEntry { cpu: u32, start_ns: u32, found: u32, boundary_ns: u32, expected: u32, expected_ns: u32 },
     #[error("CPU {cpu}: the slice at {start_ns} ns meets a third slot at {third_ns} ns")]
     SliceCrowded { cpu: u32, start_ns: u32, third_ns: u32 },
+    #[error("CPU {cpu}: {changes} changes of task of {switch_ns} ns each do not fit into its {length_ns} ns")]
+    Changes { cpu: u32, changes: u64, switch_ns: u64, length_ns: u64 },
     #[error(
         "CPU {cpu}: its locals are not, ascending, the {owners} vCPUs that own its slots; they differ at {place}"
     )]
     Locals { cpu: u32, owners: usize, place: usize },
+
+    #[error("CPU {cpu} has unknown flags {flags:#x}")]
+    CpuFlags { cpu: u32, flags: u32 },
+
+    // Homes.
+    #[error("{vcpu} has no slot")]
+    NoSlot { vcpu: VcpuName },
+    #[error("{vcpu}: its home is CPU {found} in the table, but its first slot is on CPU {expected}")]
+    HomeCpu { vcpu: VcpuName, found: u32, expected: u32 },
+    #[error("{vcpu} has slots on {expected} CPUs, the table says {found}")]
+    CpuCount { vcpu: VcpuName, found: u32, expected: u32 },
+    #[error("{vcpu} has slots on {cpus} CPUs; {} are allowed", layout::VCPU_CPUS_MAX)]
+    Scattered { vcpu: VcpuName, cpus: u32 },
+    #[error("{vcpu}: its homes start at place {found}, not at {expected} where its predecessor's end")]
+    HomeRun { vcpu: VcpuName, found: u32, expected: u32 },
+    #[error("{vcpu}: its {count} homes are more than are left of the table's {total}")]
+    HomesBeyond { vcpu: VcpuName, count: u32, total: u32 },
+    #[error("{vcpu}: CPU {found} is among its homes where CPU {expected} has to be")]
+    Homes { vcpu: VcpuName, found: u32, expected: u32 },
 
     // Records.
     #[error("{vcpu} has unknown flags {flags:#x}")]
@@ -114,14 +135,8 @@ pub enum Violation {
     Budget { vcpu: VcpuName, budget_ns: u32, least_ns: u64 },
 
     // Promises.
-    #[error("{vcpu} has no slot")]
-    NoSlot { vcpu: VcpuName },
     #[error("{vcpu} has a slot on CPU {cpu} at {start_ns} ns, but may run on CPUs {allowed} only")]
     Affinity { vcpu: VcpuName, cpu: u32, start_ns: u32, allowed: CpuSet },
-    #[error("{vcpu}: its home is CPU {found} in the table, but its first slot is on CPU {expected}")]
-    HomeCpu { vcpu: VcpuName, found: u32, expected: u32 },
-    #[error("{vcpu} has slots on {expected} CPUs, the table says {found}")]
-    CpuCount { vcpu: VcpuName, found: u32, expected: u32 },
     #[error(
         "{vcpu}: its slots repeat only after {pieces} slots and {windows} windows, too many to look at; give its \
         CPUs the same length, a multiple of its period"
@@ -129,13 +144,33 @@ pub enum Violation {
     Unwieldy { vcpu: VcpuName, pieces: u64, windows: u64 },
     #[error("{vcpu} is on CPUs {first} and {second} at once, from {from_ns} to {until_ns} ns")]
     TwoCpus { vcpu: VcpuName, first: u32, second: u32, from_ns: u64, until_ns: u64 },
-    #[error("{vcpu} has {got_ns} ns in [{from_ns}, {until_ns}) ns, {} ns short of its budget of {budget_ns} ns",
-        u64::from(*budget_ns).saturating_sub(*got_ns))]
-    Window { vcpu: VcpuName, from_ns: u64, until_ns: u64, got_ns: u64, budget_ns: u32 },
-    #[error("{vcpu} has no slot for {} ns from {from_ns} ns on, {} ns longer than its latency of {latency_ns} ns",
+    #[error("{vcpu} has {got_ns} ns in [{from_ns}, {until_ns}) ns{}, {} ns short of its budget of {budget_ns} ns",
+        lost(*lost_ns), u64::from(*budget_ns).saturating_sub(*got_ns))]
+    Window { vcpu: VcpuName, from_ns: u64, until_ns: u64, got_ns: u64, lost_ns: u64, budget_ns: u32 },
+    #[error("{vcpu} is not served for {} ns from {from_ns} ns on, {} ns longer than its latency of {latency_ns} ns",
         until_ns - from_ns, until_ns - from_ns - latency_ns)]
     Blackout { vcpu: VcpuName, from_ns: u64, until_ns: u64, latency_ns: u64 },
+    #[error(
+        "{vcpu} is first served {before_ns} ns after the table's start and last {after_ns} ns before its end; where \
+        tables are exchanged it could wait longer than its latency of {latency_ns} ns, as one exceeds half of it"
+    )]
+    Edges { vcpu: VcpuName, before_ns: u64, after_ns: u64, latency_ns: u64 },
+    #[error(
+        "{vcpu} has a slot on CPU {cpu} at {start_ns} ns, but tenant {owner} has the core of CPUs {core} to itself"
+    )]
+    Neighbour { vcpu: VcpuName, cpu: u32, start_ns: u32, owner: TenantId, core: CpuSet },
+    #[error("a tenant has the core of CPUs {core} to itself, but the table has no CPU {cpu}")]
+    Core { cpu: u32, core: CpuSet },
+    #[error("CPU {cpu}: that one tenant has its core to itself is {expected}, and {found} in the table")]
+    Exclusive { cpu: u32, found: bool, expected: bool },
     #[error("{vcpu} is capped, but has {got_ns} ns in the whole table, {} ns more than its share of {most_ns} ns",
         got_ns - most_ns)]
     Cap { vcpu: VcpuName, got_ns: u64, most_ns: u64 },
+}
+
+fn lost(lost_ns: u64) -> String {
+    match lost_ns {
+        0 => String::new(),
+        _ => format!(", without the {lost_ns} ns that changing to it takes"),
+    }
 }

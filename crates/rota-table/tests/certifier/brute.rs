@@ -3,9 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use rota_model::Costs;
 use rota_table::Promise;
 
+use crate::lost::{self, VcpuTime};
 use crate::parts::checksum;
+
+/// Each ns of a table, for one vCPU; none where it owns no CPU.
+pub type Timeline = Vec<Option<VcpuTime>>;
 
 /// Bytes read at the header's offsets.
 struct Raw<'a>(&'a [u8]);
@@ -52,35 +57,29 @@ fn dispatch(raw: &Raw, cpu_at: u64, slots_at: u64, slices_at: u64) -> Result<Vec
     (0..length).map(look_up).collect()
 }
 
-/// Whether the table, run as it is, keeps exactly these promises and is well-formed; if not, what is wrong.
-pub fn judge(bytes: &[u8], promises: &[Promise]) -> Result<(), String> {
+/// Every vCPU's time, as it is after many tables.
+pub fn run(bytes: &[u8], costs: Costs) -> Result<Vec<Timeline>, String> {
     let raw = Raw(bytes);
-    ensure(raw.u64(0)? == u64::from_le_bytes(*b"O0TATBT1"), || "magic".into())?;
-    ensure(raw.u32(8)? == 1 && raw.u32(12)? == bytes.len() as u64, || "version or size".into())?;
-    ensure(raw.u64(16)? == checksum(bytes), || "checksum".into())?;
-    raw.zero(76, 128)?;
-    judge_padding(&raw)?;
     let (length, nr_cpus, nr_vcpus) = (raw.u32(32)?, raw.u32(36)?, raw.u32(40)?);
     ensure(length > 0 && 102_702_600 % length == 0, || format!("length {length}"))?;
-    let (cpus_at, vcpus_at) = (raw.u32(56)?, raw.u32(60)?);
-    let (slots_at, slices_at, locals_at) = (raw.u32(64)?, raw.u32(68)?, raw.u32(72)?);
-    ensure(nr_vcpus == promises.len() as u64, || "promises and vCPUs differ".into())?;
-
-    // served[vcpu][t]: the CPU it was on.
-    let mut served = vec![vec![None; length as usize]; nr_vcpus as usize];
+    let (cpus_at, slots_at) = (raw.u32(60)?, raw.u32(68)?);
+    let (slices_at, locals_at) = (raw.u32(72)?, raw.u32(76)?);
+    let mut vcpus: Vec<Timeline> = vec![vec![None; length as usize]; nr_vcpus as usize];
     for cpu in 0..nr_cpus {
         let at = cpus_at + 64 * cpu;
-        raw.zero(at + 32, at + 64)?;
+        raw.zero(at + 36, at + 64)?;
         let cpu_length = raw.u32(at)?;
         ensure(cpu_length > 0 && length % cpu_length == 0, || format!("length of CPU {cpu}"))?;
         let mut owners = BTreeSet::new();
-        for (offset, owner) in dispatch(&raw, at, slots_at, slices_at)?.into_iter().enumerate() {
-            let Some(vcpu) = owner else { continue };
+        let round = lost::round(&dispatch(&raw, at, slots_at, slices_at)?, costs.switch_ns);
+        for (offset, time) in round.ok_or(format!("CPU {cpu} changes too often"))?.into_iter().enumerate() {
+            let Some(vcpu) = time.owner else { continue };
             owners.insert(vcpu);
-            let timeline = served.get_mut(vcpu as usize).ok_or(format!("no vCPU {vcpu}"))?;
-            for time in (offset..length as usize).step_by(cpu_length as usize) {
-                let on = timeline[time].replace(cpu);
-                ensure(on.is_none(), || format!("on CPUs {on:?} and {cpu} at once"))?;
+            let timeline = vcpus.get_mut(vcpu as usize).ok_or(format!("no vCPU {vcpu}"))?;
+            for at in (offset..length as usize).step_by(cpu_length as usize) {
+                let now = VcpuTime { cpu, goes_on: time.goes_on, is_lost: time.is_lost };
+                let before = timeline[at].replace(now);
+                ensure(before.is_none(), || format!("on CPU {cpu} and another at once"))?;
             }
         }
         let (first, count) = (raw.u32(at + 24)?, raw.u32(at + 28)?);
@@ -88,31 +87,96 @@ pub fn judge(bytes: &[u8], promises: &[Promise]) -> Result<(), String> {
             (first..first + count).map(|local| raw.u32(locals_at + 4 * local)).collect();
         ensure(locals? == owners.into_iter().collect::<Vec<_>>(), || format!("locals of CPU {cpu}"))?;
     }
-    let mut seen = BTreeSet::new();
+    vcpus.iter_mut().for_each(|timeline| lost::migrate(timeline, costs));
+    Ok(vcpus)
+}
+
+/// Whether the table, run as it is, keeps exactly these promises and is well-formed; if not, what is wrong.
+pub fn judge(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), String> {
+    let raw = Raw(bytes);
+    ensure(raw.u64(0)? == u64::from_le_bytes(*b"O0TATBT1"), || "magic".into())?;
+    ensure(raw.u32(8)? == 2 && raw.u32(12)? == bytes.len() as u64, || "version or size".into())?;
+    ensure(raw.u64(16)? == checksum(bytes), || "checksum".into())?;
+    raw.zero(84, 128)?;
+    judge_padding(&raw)?;
+    let served = run(bytes, costs)?;
+    ensure(served.len() == promises.len(), || "promises and vCPUs differ".into())?;
+    judge_cores(&raw, promises, &served)?;
+    let vcpus_at = raw.u32(64)?;
+    let homes_at = raw.u32(80)?;
+    let (mut seen, mut homes) = (BTreeSet::new(), Vec::new());
     for (vcpu, timeline) in (0..).zip(&served) {
         let at = vcpus_at + 64 * vcpu;
-        raw.zero(at + 40, at + 64)?;
+        raw.zero(at + 44, at + 64)?;
         let name = (raw.u32(at)?, raw.u32(at + 4)?);
         ensure(seen.insert(name), || format!("{name:?} twice"))?;
         let promise = promises.iter().find(|p| (u64::from(p.tenant), u64::from(p.index)) == name);
         judge_vcpu(&raw, at, timeline, promise.ok_or(format!("{name:?} without promise"))?)
             .map_err(|why| format!("{name:?}: {why}"))?;
+        ensure(raw.u32(at + 40)? == homes.len() as u64, || format!("first home of {name:?}"))?;
+        homes.extend(in_order_of_first_slot(timeline));
     }
-    Ok(())
+    ensure(raw.u32(56)? == homes.len() as u64, || "number of homes".into())?;
+    let found: Result<Vec<u64>, String> =
+        (0..homes.len() as u64).map(|home| raw.u32(homes_at + 4 * home)).collect();
+    ensure(found? == homes, || "homes".into())
+}
+
+/// Nobody runs on a core that another tenant shares with nobody, and flags say which these are.
+fn judge_cores(raw: &Raw, promises: &[Promise], served: &[Timeline]) -> Result<(), String> {
+    let (cpus_at, vcpus_at) = (raw.u32(60)?, raw.u32(64)?);
+    let mut tenants_on = vec![BTreeSet::new(); raw.u32(36)? as usize];
+    for (vcpu, timeline) in (0..).zip(served) {
+        for time in timeline.iter().flatten() {
+            tenants_on[time.cpu as usize].insert(raw.u32(vcpus_at + 64 * vcpu)?);
+        }
+    }
+    let mut kept = vec![false; tenants_on.len()];
+    for promise in promises {
+        let mine = (0..).zip(served).filter(|(vcpu, _)| {
+            raw.u32(vcpus_at + 64 * vcpu) == Ok(promise.tenant.into())
+                && raw.u32(vcpus_at + 64 * vcpu + 4) == Ok(promise.index.into())
+        });
+        let mine: BTreeSet<u64> =
+            mine.flat_map(|(_, timeline)| timeline.iter().flatten().map(|time| time.cpu)).collect();
+        for core in promise.unshared.iter().filter(|core| mine.iter().any(|&cpu| core.contains(cpu as u32))) {
+            for cpu in core.iter() {
+                let here = tenants_on.get(cpu as usize).ok_or(format!("no CPU {cpu}"))?;
+                ensure(here.iter().all(|&tenant| tenant == promise.tenant.into()), || {
+                    format!("a core of {here:?}")
+                })?;
+                kept[cpu as usize] = true;
+            }
+        }
+    }
+    (0..).zip(kept).try_for_each(|(cpu, kept)| {
+        ensure(raw.u32(cpus_at + 64 * cpu + 32)? == u64::from(kept), || format!("flags of CPU {cpu}"))
+    })
+}
+
+/// The CPUs on which a vCPU runs. It is never on two at once, so that no two are the first.
+fn in_order_of_first_slot(timeline: &Timeline) -> Vec<u64> {
+    let mut cpus = Vec::new();
+    for time in timeline.iter().flatten() {
+        if !cpus.contains(&time.cpu) {
+            cpus.push(time.cpu);
+        }
+    }
+    cpus
 }
 
 /// Whatever is in no section is 0.
 fn judge_padding(raw: &Raw) -> Result<(), String> {
     let mut at = 128;
-    for (section, size) in [64, 64, 16, 8, 4].into_iter().enumerate() {
-        let (count, offset) = (raw.u32(36 + 4 * section as u64)?, raw.u32(56 + 4 * section as u64)?);
+    for (section, size) in [64, 64, 16, 8, 4, 4].into_iter().enumerate() {
+        let (count, offset) = (raw.u32(36 + 4 * section as u64)?, raw.u32(60 + 4 * section as u64)?);
         raw.zero(at, offset)?;
         at = offset + count * size;
     }
     raw.zero(at, raw.0.len() as u64)
 }
 
-fn judge_vcpu(raw: &Raw, at: u64, timeline: &[Option<u64>], promise: &Promise) -> Result<(), String> {
+fn judge_vcpu(raw: &Raw, at: u64, timeline: &Timeline, promise: &Promise) -> Result<(), String> {
     let reservation = promise.reservation;
     let ppb = u64::from(reservation.share.ppb());
     ensure(raw.u32(at + 8)? == u64::from(reservation.capped), || "flags".into())?;
@@ -122,21 +186,47 @@ fn judge_vcpu(raw: &Raw, at: u64, timeline: &[Option<u64>], promise: &Promise) -
     let length = timeline.len();
     ensure(period > 0 && (length as u64).is_multiple_of(period), || "period".into())?;
     ensure(u128::from(budget) * 1_000_000_000 >= u128::from(ppb) * u128::from(period), || "budget".into())?;
+    let (mut all, mut most_lost) = (0, 0);
     for window in timeline.chunks(period as usize) {
-        let got = window.iter().flatten().count() as u64;
+        let (got, lost) = net_and_lost(window);
         ensure(got >= budget, || format!("{got} of {budget} in a window"))?;
-        // Capped: less than one ns beyond the exact share.
-        let above = (u128::from(got) * 1_000_000_000).saturating_sub(u128::from(ppb) * u128::from(period));
-        ensure(!reservation.capped || above < 1_000_000_000, || "more than its cap".into())?;
+        (all, most_lost) = (all + got, lost.max(most_lost));
     }
-    let mut blackout = 0;
-    for time in 0..2 * length {
-        blackout = if timeline[time % length].is_some() { 0 } else { blackout + 1 };
-        ensure(blackout <= reservation.latency_ns, || format!("blackout at {time}"))?;
-    }
+    // Capped: less than one ns a window beyond the exact share and what it may lose.
+    let most = (length as u64 / period) * ((ppb * period).div_ceil(1_000_000_000) + most_lost);
+    ensure(!reservation.capped || all <= most, || "more than its cap".into())?;
+    ensure(longest_gap(timeline) <= reservation.latency_ns, || "blackout".into())?;
+    ensure(longest_edge(timeline) <= reservation.latency_ns / 2, || "blackout between tables".into())?;
     let home = timeline.iter().flatten().next().ok_or("never served")?;
-    ensure(raw.u32(at + 32)? == *home, || "home".into())?;
-    let cpus: BTreeSet<u64> = timeline.iter().flatten().copied().collect();
+    ensure(raw.u32(at + 32)? == home.cpu, || "home".into())?;
+    let cpus: BTreeSet<u64> = timeline.iter().flatten().map(|time| time.cpu).collect();
     ensure(cpus.iter().all(|&cpu| promise.cpus.contains(cpu as u32)), || "affinity".into())?;
     ensure(raw.u32(at + 36)? == cpus.len() as u64, || "number of CPUs".into())
+}
+
+/// How much the vCPU is served in a window, and how much of its slots costs take.
+pub fn net_and_lost(window: &[Option<VcpuTime>]) -> (u64, u64) {
+    let lost = window.iter().flatten().filter(|time| time.is_lost).count();
+    ((window.iter().flatten().count() - lost) as u64, lost as u64)
+}
+
+/// The longest time without service over two tables end to end.
+pub fn longest_gap(timeline: &Timeline) -> u64 {
+    let (mut gap, mut longest) = (0, 0);
+    for time in timeline.iter().chain(timeline) {
+        gap = if is_served(time) { 0 } else { gap + 1 };
+        longest = gap.max(longest);
+    }
+    longest
+}
+
+/// The longer of the times without service at the start and at the end.
+pub fn longest_edge(timeline: &Timeline) -> u64 {
+    let before = timeline.iter().take_while(|time| !is_served(time)).count();
+    let after = timeline.iter().rev().take_while(|time| !is_served(time)).count();
+    before.max(after) as u64
+}
+
+fn is_served(time: &Option<VcpuTime>) -> bool {
+    time.is_some_and(|time| !time.is_lost)
 }

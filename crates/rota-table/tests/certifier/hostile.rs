@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use rota_model::Costs;
 use rota_table::layout::{Header, MAGIC, VERSION};
 use rota_table::{Promise, TableView, certify};
 
@@ -10,12 +11,16 @@ use crate::made::at_random;
 use crate::parts::signed;
 
 /// Everything that reads a table's bytes, on these.
-fn withstand(bytes: &[u8], promises: &[Promise]) {
+fn withstand(bytes: &[u8], promises: &[Promise], costs: Costs) {
     // The judge takes a second for each ms of table.
-    if certify(bytes, promises).is_ok_and(|table| table.view().header().length_ns < 100_000) {
-        assert_eq!(judge(bytes, promises), Ok(()));
+    if certify(bytes, promises, costs).is_ok_and(|table| table.view().header().length_ns < 100_000) {
+        assert_eq!(judge(bytes, promises, costs), Ok(()));
     }
     let Ok(view) = TableView::new(bytes) else { return };
+    for vcpu in view.vcpus().iter() {
+        let homes = view.homes(&vcpu);
+        assert!(homes.is_none_or(|homes| homes.len() == vcpu.nr_cpus as usize));
+    }
     let times = (0..8).map(|step| step * 97).chain([u64::MAX, u64::MAX - 1]);
     for (number, cpu) in (0..).zip(view.cpus()) {
         assert_eq!(cpu.record.nr_slots as usize, cpu.slots.len());
@@ -45,8 +50,8 @@ proptest! {
 
     #[test]
     fn noise(bytes in vec(any::<u8>(), 0..512)) {
-        withstand(&bytes, &[]);
-        withstand(&signed(bytes), &[]);
+        withstand(&bytes, &[], Costs::default());
+        withstand(&signed(bytes), &[], Costs::default());
     }
 
     #[test]
@@ -55,8 +60,8 @@ proptest! {
         words[1] = (MAGIC >> 32) as u32;
         words[2] = VERSION;
         words[3] = 4 * words.len() as u32;
-        words[19..32].fill(0);
-        withstand(&signed(bytemuck::cast_slice(&words).to_vec()), &[]);
+        words[21..32].fill(0);
+        withstand(&signed(bytemuck::cast_slice(&words).to_vec()), &[], Costs::default());
     }
 
     #[test]
@@ -67,7 +72,7 @@ proptest! {
             let place = 4 * place.index(bytes.len() / 4);
             bytes[place..place + 4].copy_from_slice(&value.to_le_bytes());
         }
-        withstand(&signed(bytes), &made.promises);
+        withstand(&signed(bytes), &made.promises, made.costs);
     }
 
     /// The header may say anything, its size and signature being right.
@@ -79,6 +84,6 @@ proptest! {
             bytes[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
         }
         prop_assert_eq!(size_of::<Header>(), 4 * 32);
-        withstand(&signed(bytes), &made.promises);
+        withstand(&signed(bytes), &made.promises, made.costs);
     }
 }

@@ -1,13 +1,18 @@
 //! Tables that keep their promises: one made by hand and any number made at random.
 
-use rota_model::{Reservation, Share};
-use rota_table::{CpuSource, Promise, SlotSource, TableSource, VcpuSource, encode};
+use rota_model::{Costs, CpuSet, Reservation, Share};
+use rota_table::{
+    Certified, CpuSource, Promise, SlotSource, TableSource, VcpuSource, Violation, certify, encode,
+};
+
+use crate::brute;
 
 /// A table with the promises that it keeps, all as tight as can be.
 #[derive(Clone)]
 pub struct Made {
     pub source: TableSource,
     pub promises: Vec<Promise>,
+    pub costs: Costs,
 }
 
 /// A vCPU to make promises for: it must get `budget` in every `period`.
@@ -22,25 +27,68 @@ pub struct Task {
 impl Made {
     /// Promises to each task what its slots keep: the largest share, the least latency, its CPUs only.
     pub fn new(length_ns: u32, cpus: Vec<CpuSource>, tasks: &[Task]) -> Made {
-        let mut made =
-            Made { source: TableSource { length_ns, cpus, vcpus: Vec::new() }, promises: Vec::new() };
+        let source = TableSource { length_ns, cpus, vcpus: Vec::new() };
+        let mut made = Made { source, promises: Vec::new(), costs: Costs::default() };
         for (vcpu, task) in (0..).zip(tasks) {
             let share = u64::from(task.budget) * 1_000_000_000 / u64::from(task.period);
             let share = Share::from_ppb(share as u32).unwrap();
             let on = made.source.cpus.iter().filter(|cpu| cpu.slots.iter().any(|slot| slot.vcpu == vcpu));
             let cpus = on.map(|cpu| cpu.cpu).collect();
             let (tenant, index) = task.name;
-            let latency_ns = longest_gap(&made.source, vcpu);
+            let latency_ns = least_latency(&made.source, vcpu);
             let reservation = Reservation { share, latency_ns, capped: task.capped };
             let (budget_ns, period_ns) = (task.budget, task.period);
             made.source.vcpus.push(VcpuSource { tenant, index, reservation, budget_ns, period_ns });
-            made.promises.push(Promise { tenant, index, reservation, cpus });
+            made.promises.push(Promise { tenant, index, reservation, cpus, unshared: [].into() });
         }
         made
     }
 
+    /// The same with a core that a tenant has to itself: it promises so, and marks its CPUs.
+    pub fn with_core(mut self, tenant: u32, core: &CpuSet) -> Made {
+        for promise in self.promises.iter_mut().filter(|promise| promise.tenant == tenant) {
+            promise.unshared = promise.unshared.iter().chain([core]).cloned().collect();
+        }
+        for number in core.iter() {
+            match self.source.cpus.iter_mut().find(|cpu| cpu.cpu == number) {
+                Some(cpu) => cpu.exclusive = true,
+                None => self.source.cpus.push(CpuSource { exclusive: true, ..cpu(number, 0, &[]) }),
+            }
+        }
+        self
+    }
+
+    /// The same table where tasks change at a cost: budgets, shares and latencies are what it keeps then. None if some
+    /// vCPU would get nothing in some period.
+    pub fn costing(mut self, costs: Costs) -> Option<Made> {
+        self.costs = costs;
+        let timelines = brute::run(&self.bytes(), costs).ok()?;
+        for (vcpu, timeline) in timelines.iter().enumerate() {
+            let period = self.source.vcpus[vcpu].period_ns;
+            let budget =
+                timeline.chunks(period as usize).map(|window| brute::net_and_lost(window).0).min()?;
+            self.source.vcpus[vcpu].budget_ns = budget as u32;
+            let share = Share::from_ppb((budget * 1_000_000_000 / u64::from(period)) as u32)?;
+            let latency_ns = brute::longest_gap(timeline).max(2 * brute::longest_edge(timeline)).max(1);
+            self.promise(vcpu, |reservation| {
+                (reservation.share, reservation.latency_ns) = (share, latency_ns);
+            });
+        }
+        Some(self)
+    }
+
     pub fn bytes(&self) -> Vec<u8> {
         encode(&self.source).unwrap()
+    }
+
+    /// What the certifier says to these bytes.
+    pub fn certify(&self, bytes: &[u8]) -> Result<Certified, Violation> {
+        certify(bytes, &self.promises, self.costs)
+    }
+
+    /// What the judge says to these bytes.
+    pub fn judge(&self, bytes: &[u8]) -> Result<(), String> {
+        brute::judge(bytes, &self.promises, self.costs)
     }
 
     /// Changes what a vCPU is promised, in its record and in its promise.
@@ -50,8 +98,9 @@ impl Made {
     }
 }
 
-/// The vCPU's longest gap in ns over two tables end to end, 1 at least.
-fn longest_gap(source: &TableSource, vcpu: u32) -> u64 {
+/// The vCPU's longest gap in ns over two tables end to end, or twice the longer of those at a table's start and end; 1
+/// at least.
+fn least_latency(source: &TableSource, vcpu: u32) -> u64 {
     let mut spans = Vec::new();
     for cpu in &source.cpus {
         for round in (0..2 * source.length_ns).step_by(cpu.length_ns.max(1) as usize) {
@@ -60,16 +109,20 @@ fn longest_gap(source: &TableSource, vcpu: u32) -> u64 {
         }
     }
     spans.sort_unstable();
-    spans.windows(2).map(|pair| u64::from(pair[1].0 - pair[0].1)).max().unwrap_or(0).max(1)
+    let gap = spans.windows(2).map(|pair| pair[1].0 - pair[0].1).max().unwrap_or(0);
+    let edges =
+        spans.first().zip(spans.last()).map_or(0, |(first, last)| first.0.max(2 * source.length_ns - last.1));
+    u64::from(gap.max(2 * edges).max(1))
 }
 
 pub fn cpu(cpu: u32, length_ns: u32, slots: &[(u32, u32, u32)]) -> CpuSource {
     let slots = slots.iter().map(|&(start_ns, end_ns, vcpu)| SlotSource { start_ns, end_ns, vcpu }).collect();
-    CpuSource { cpu, length_ns, slots }
+    CpuSource { cpu, length_ns, slots, exclusive: false }
 }
 
 /// Seven vCPUs on four of five CPUs, with everything there is: an idle CPU, several slots a window and several windows
-/// a CPU, a capped vCPU, one that is split over CPUs of different lengths, and one with a CPU to itself.
+/// a CPU, a capped vCPU, one that is split over CPUs of different lengths, and one with a core to itself, of whose two
+/// CPUs it needs one.
 pub fn by_hand() -> Made {
     let cpus = vec![
         cpu(1, 420, &[(0, 60, 0), (100, 200, 1), (200, 260, 2), (300, 360, 0), (380, 420, 2)]),
@@ -87,7 +140,7 @@ pub fn by_hand() -> Made {
         task((13, 0), 42, 420, true),
         task((14, 0), 105, 105, true),
     ];
-    Made::new(840, cpus, &tasks)
+    Made::new(840, cpus, &tasks).with_core(14, &"0,4".parse().unwrap())
 }
 
 /// A small generator of numbers (SplitMix64, Steele et al. 2014).
@@ -136,6 +189,14 @@ pub fn at_random(seed: u64) -> Made {
     }
     dice.shuffle(&mut cpus);
     let mut made = Made::new(length, cpus, &tasks);
+    if dice.below(2) == 0 {
+        // Each group of CPUs is one tenant's.
+        let place = dice.below(made.promises.len() as u32) as usize;
+        let Promise { tenant, cpus, .. } = made.promises[place].clone();
+        made = made.with_core(tenant, &cpus);
+    }
+    let costs = Costs { switch_ns: dice.pick(&[0, 0, 1, 2, 5]), migration_ns: dice.pick(&[0, 0, 1, 4]) };
+    let mut made = made.clone().costing(costs).unwrap_or(made);
     loosen(&mut dice, &mut made);
     made
 }

@@ -4,9 +4,12 @@
 
 mod brute;
 mod hostile;
+mod lost;
 mod made;
 mod mutations;
 mod parts;
+mod rules_cores;
+mod rules_costs;
 mod rules_cpus;
 mod rules_format;
 mod rules_vcpus;

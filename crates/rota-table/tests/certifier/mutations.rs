@@ -2,15 +2,17 @@
 //! finds that it still keeps every promise. Where the change is made before encoding, so that only slots, records and
 //! promises differ, certifier and judge must agree both ways.
 
-use rota_table::{Promise, SlotSource, certify, encode};
+use rota_model::Costs;
+use rota_table::{Promise, SlotSource, encode};
 
-use crate::brute::judge;
 use crate::made::{Made, at_random, by_hand};
 use crate::parts::signed;
 
-/// Tables to mutate: everything in one, and some more at random.
+const COSTS: Costs = Costs { switch_ns: 3, migration_ns: 2 };
+
+/// Tables to mutate: everything in one, without and with costs, and some more at random.
 fn victims() -> Vec<Made> {
-    std::iter::once(by_hand()).chain((1..=10).map(at_random)).collect()
+    [by_hand(), by_hand().costing(COSTS).unwrap()].into_iter().chain((1..=10).map(at_random)).collect()
 }
 
 /// Counts what became of mutants, so that no test passes for want of them.
@@ -21,11 +23,11 @@ struct Toll {
 }
 
 impl Toll {
-    fn take(&mut self, what: &str, bytes: &[u8], promises: &[Promise]) {
-        match certify(bytes, promises) {
+    fn take(&mut self, what: &str, bytes: &[u8], made: &Made) {
+        match made.certify(bytes) {
             Err(_) => self.rejected += 1,
             Ok(_) => {
-                assert_eq!(judge(bytes, promises), Ok(()), "{what}: certified, but harmful");
+                assert_eq!(made.judge(bytes), Ok(()), "{what}: certified, but harmful");
                 self.harmless += 1;
             }
         }
@@ -34,8 +36,8 @@ impl Toll {
     /// As above, but the judge also says what must pass.
     fn take_source(&mut self, what: &str, mutant: &Made) {
         let Ok(bytes) = encode(&mutant.source) else { return };
-        let certified = certify(&bytes, &mutant.promises).map(|_| ());
-        let judged = judge(&bytes, &mutant.promises);
+        let certified = mutant.certify(&bytes).map(|_| ());
+        let judged = mutant.judge(&bytes);
         assert_eq!(certified.is_ok(), judged.is_ok(), "{what}: certifier {certified:?}, judge {judged:?}");
         *(if judged.is_ok() { &mut self.harmless } else { &mut self.rejected }) += 1;
     }
@@ -46,13 +48,13 @@ fn every_bit_and_every_length() {
     for made in victims() {
         let (bytes, mut toll) = (made.bytes(), Toll::default());
         for length in 0..bytes.len() {
-            toll.take("cut", &bytes[..length], &made.promises);
-            toll.take("cut and signed", &signed(bytes[..length].to_vec()), &made.promises);
+            toll.take("cut", &bytes[..length], &made);
+            toll.take("cut and signed", &signed(bytes[..length].to_vec()), &made);
         }
         for bit in 0..8 * bytes.len() {
             let mut mutant = bytes.clone();
             mutant[bit / 8] ^= 1 << (bit % 8);
-            toll.take("bit", &mutant, &made.promises);
+            toll.take("bit", &mutant, &made);
         }
         // The generation's 64 bits are not signed.
         assert_eq!((toll.rejected, toll.harmless), (10 * bytes.len() as u32 - 64, 64));
@@ -66,7 +68,7 @@ fn every_signed_bit() {
         for bit in 0..8 * bytes.len() {
             let mut mutant = bytes.clone();
             mutant[bit / 8] ^= 1 << (bit % 8);
-            toll.take(&format!("bit {bit}"), &signed(mutant), &made.promises);
+            toll.take(&format!("bit {bit}"), &signed(mutant), &made);
         }
         assert!(toll.rejected > 10 * toll.harmless, "{} to {}", toll.rejected, toll.harmless);
     }
@@ -88,7 +90,7 @@ fn every_signed_word() {
             for value in near.chain(far).chain(others.iter().copied()).filter(|&value| value != own) {
                 let mut mutant = bytes.clone();
                 mutant[place..place + 4].copy_from_slice(&value.to_le_bytes());
-                toll.take(&format!("word at {place} to {value}"), &signed(mutant), &made.promises);
+                toll.take(&format!("word at {place} to {value}"), &signed(mutant), &made);
             }
         }
         assert!(toll.rejected > 10 * toll.harmless, "{} to {}", toll.rejected, toll.harmless);
@@ -177,12 +179,24 @@ fn every_cpu() {
 fn every_promise() {
     let mut toll = Toll::default();
     for made in victims() {
+        for place in 0..made.source.cpus.len() {
+            let mut mutant = made.clone();
+            mutant.source.cpus[place].exclusive ^= true;
+            toll.take_source("mark of a CPU", &mutant);
+        }
         for vcpu in 0..made.promises.len() {
             let mut mutate = |what: &str, change: &dyn Fn(&mut Made)| {
                 let mut mutant = made.clone();
                 change(&mut mutant);
                 toll.take_source(&format!("{what} of vCPU {vcpu}"), &mutant);
             };
+            mutate("switch cost", &|made| made.costs.switch_ns += 1);
+            mutate("switch cost", &|made| made.costs.switch_ns = made.costs.switch_ns.saturating_sub(1));
+            mutate("much switch cost", &|made| made.costs.switch_ns = 97);
+            mutate("migration cost", &|made| made.costs.migration_ns += 1);
+            mutate("migration cost", &|made| {
+                made.costs.migration_ns = made.costs.migration_ns.saturating_sub(1)
+            });
             mutate("a promise less", &|made| drop(made.promises.remove(vcpu)));
             mutate("a promise more", &|made| {
                 made.promises.push(Promise { tenant: 77, ..made.promises[vcpu].clone() });
@@ -195,6 +209,11 @@ fn every_promise() {
             mutate("budget", &|made| made.source.vcpus[vcpu].budget_ns += 1);
             mutate("budget", &|made| made.source.vcpus[vcpu].budget_ns -= 1);
             mutate("affinity", &|made| made.promises[vcpu].cpus = "0".parse().unwrap());
+            for core in ["0", "0-1", "1,3", "0,4", "2,99"] {
+                let cores = [core.parse().unwrap()];
+                mutate("a core of its own", &|made| made.promises[vcpu].unshared = cores.clone().into());
+            }
+            mutate("no core of its own", &|made| made.promises[vcpu].unshared = [].into());
             mutate("affinity", &|made| made.promises[vcpu].cpus = "0-9".parse().unwrap());
             let length_ns = made.source.length_ns;
             let divisors = (1..=length_ns).filter(|&period_ns| length_ns.is_multiple_of(period_ns));

@@ -1,7 +1,7 @@
 //! A table taken apart, to change one thing in it and put it together again.
 
+use rota_table::Violation;
 use rota_table::layout::{Cpu, Header, Records, Slice, Slot, Vcpu};
-use rota_table::{Violation, certify};
 
 use crate::made::Made;
 
@@ -14,6 +14,7 @@ pub struct Parts {
     pub slots: Vec<Slot>,
     pub slices: Vec<Slice>,
     pub locals: Vec<u32>,
+    pub homes: Vec<u32>,
 }
 
 impl Parts {
@@ -30,6 +31,7 @@ impl Parts {
             slots: section(bytes, header.slots_offset, header.nr_slots),
             slices: section(bytes, header.slices_offset, header.nr_slices),
             locals: section(bytes, header.locals_offset, header.nr_locals),
+            homes: section(bytes, header.homes_offset, header.nr_homes),
         }
     }
 
@@ -47,11 +49,13 @@ impl Parts {
         header.slots_offset = append(bytemuck::cast_slice(&self.slots));
         header.slices_offset = append(bytemuck::cast_slice(&self.slices));
         header.locals_offset = append(bytemuck::cast_slice(&self.locals));
+        header.homes_offset = append(bytemuck::cast_slice(&self.homes));
         header.nr_cpus = self.cpus.len() as u32;
         header.nr_vcpus = self.vcpus.len() as u32;
         header.nr_slots = self.slots.len() as u32;
         header.nr_slices = self.slices.len() as u32;
         header.nr_locals = self.locals.len() as u32;
+        header.nr_homes = self.homes.len() as u32;
         header.bytes = bytes.len() as u32;
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         signed(bytes)
@@ -77,18 +81,18 @@ pub fn checksum(bytes: &[u8]) -> u64 {
 pub fn broken_parts(made: &Made, change: impl FnOnce(&mut Parts)) -> Violation {
     let mut parts = Parts::of(&made.bytes());
     change(&mut parts);
-    certify(&parts.bytes(), &made.promises).unwrap_err()
+    made.certify(&parts.bytes()).unwrap_err()
 }
 
 /// What the certifier says of a table after a change to its bytes. The checksum is always made to fit.
 pub fn broken_bytes(made: &Made, change: impl FnOnce(&mut Vec<u8>)) -> Violation {
     let mut bytes = made.bytes();
     change(&mut bytes);
-    certify(&signed(bytes), &made.promises).unwrap_err()
+    made.certify(&signed(bytes)).unwrap_err()
 }
 
 /// What the certifier says of the table of a changed source, or to changed promises.
 pub fn broken_source(mut made: Made, change: impl FnOnce(&mut Made)) -> Violation {
     change(&mut made);
-    certify(&made.bytes(), &made.promises).unwrap_err()
+    made.certify(&made.bytes()).unwrap_err()
 }

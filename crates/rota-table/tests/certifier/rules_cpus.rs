@@ -1,7 +1,7 @@
 //! Tables that break one rule about CPUs, slots, slices or locals and no other.
 
+use rota_table::Violation;
 use rota_table::layout::{HYPERPERIOD_NS, Slice};
-use rota_table::{Violation, certify};
 
 use crate::made::{Made, Task, by_hand, cpu};
 use crate::parts::{Parts, broken_parts};
@@ -14,7 +14,7 @@ const fn task(name: (u32, u32), budget: u32, period: u32) -> Task {
 fn lengths_of_cpus() {
     let slots = [(0, 4, 0), (8, 12, 0)];
     let made = Made::new(840, vec![cpu(0, 16, &slots)], &[task((1, 0), 4, 8)]);
-    let violation = certify(&made.bytes(), &made.promises).unwrap_err();
+    let violation = made.certify(&made.bytes()).unwrap_err();
     assert_eq!(violation, Violation::CpuLength { cpu: 0, length_ns: 16, table_ns: 840 });
     let zero = broken_parts(&made, |parts| parts.cpus[0].length_ns = 0);
     assert_eq!(zero, Violation::CpuLength { cpu: 0, length_ns: 0, table_ns: 840 });
@@ -47,7 +47,7 @@ fn runs() {
     let all = broken_parts(&made, |parts| parts.cpus[4].nr_slots = u32::MAX);
     assert_eq!(all, beyond("slots", 11, u32::MAX, 12));
 
-    let total = |what, claimed| Violation::RunTotal { what, claimed, total: claimed + 1 };
+    let total = |what, claimed| Violation::RunTotal { whose: "CPUs", what, claimed, total: claimed + 1 };
     assert_eq!(broken_parts(&made, |parts| parts.slots.push(parts.slots[0])), total("slots", 12));
     let slices = Parts::of(&made.bytes()).slices.len() as u32;
     assert_eq!(broken_parts(&made, |parts| parts.slices.push(parts.slices[0])), total("slices", slices));
@@ -121,7 +121,7 @@ fn slices_that_meet_three_slots() {
         parts.cpus[0].slice_ns = slice_ns;
         parts.cpus[0].nr_slices = 2;
         parts.slices = slices.map(|(slot, boundary_ns)| Slice { slot, boundary_ns }).to_vec();
-        certify(&parts.bytes(), &made.promises).map(|_| ())
+        made.certify(&parts.bytes()).map(|_| ())
     };
     let early = [(0, 60, 0), (60, 250, 1), (250, 300, 2)];
     assert_eq!(crowded(early, 250, [(0, 60), (2, 300)]), Ok(()));

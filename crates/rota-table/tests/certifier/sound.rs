@@ -1,24 +1,24 @@
 //! What is right must pass, and read back as it was written.
 
 use proptest::prelude::*;
+use rota_model::Costs;
 use rota_table::layout::HYPERPERIOD_NS;
 use rota_table::{Owner, TableView, VcpuName, certify};
 
-use crate::brute::judge;
 use crate::made::{Made, at_random, by_hand, cpu};
 
 #[test]
 fn the_table_made_by_hand_passes() {
     let made = by_hand();
     let bytes = made.bytes();
-    assert_eq!(judge(&bytes, &made.promises), Ok(()));
-    assert_eq!(certify(&bytes, &made.promises).unwrap().bytes(), bytes);
+    assert_eq!(made.judge(&bytes), Ok(()));
+    assert_eq!(made.certify(&bytes).unwrap().bytes(), bytes);
 }
 
 #[test]
 fn a_table_without_tenants_passes() {
     let made = Made::new(HYPERPERIOD_NS, vec![cpu(3, 0, &[])], &[]);
-    let certified = certify(&made.bytes(), &[]).unwrap();
+    let certified = certify(&made.bytes(), &[], Costs::default()).unwrap();
     assert_eq!(certified.view().header().nr_cpus, 4);
     let idle = Owner { vcpu: None, until_ns: u64::from(HYPERPERIOD_NS) };
     assert_eq!(certified.view().lookup(3, 5), Some(idle));
@@ -27,11 +27,11 @@ fn a_table_without_tenants_passes() {
 #[test]
 fn the_generation_is_not_signed() {
     let made = by_hand();
-    let certified = certify(&made.bytes(), &made.promises).unwrap();
+    let certified = made.certify(&made.bytes()).unwrap();
     assert_eq!(certified.generation(), 0);
     let installed = certified.with_generation(u64::MAX - 7);
     assert_eq!(installed.generation(), u64::MAX - 7);
-    assert_eq!(certify(installed.bytes(), &made.promises), Ok(installed));
+    assert_eq!(made.certify(installed.bytes()), Ok(installed));
 }
 
 #[test]
@@ -57,8 +57,8 @@ proptest! {
     fn sound_tables_pass(seed: u64) {
         let made = at_random(seed);
         let bytes = made.bytes();
-        prop_assert_eq!(judge(&bytes, &made.promises), Ok(()));
-        prop_assert_eq!(certify(&bytes, &made.promises).map(|_| ()), Ok(()));
+        prop_assert_eq!(made.judge(&bytes), Ok(()));
+        prop_assert_eq!(made.certify(&bytes).map(|_| ()), Ok(()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::{Config, Failure, print, print_json};
 /// Check that a table keeps every promise of a configuration
 ///
 /// The table is one that `rota plan --format bin` wrote, or claims to be. Exits with 1 if it breaks a promise or is
-/// damaged.
+/// damaged, and with 3 if no table can keep the promises.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The table
@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let ids: Vec<TenantId> = (0..model.tenants.len() as TenantId).collect();
     let promises = rotad::planning::promises(&model, &ids);
     let tenants = model.tenants.iter().filter(|tenant| tenant.reservation().is_some()).count();
-    let result = certify(&bytes, &promises);
+    let result = certify(&bytes, &promises, model.host.costs);
     if arguments.json {
         let violation = result.as_ref().err().map(|violation| named(&violation.to_string(), &model));
         print_json(&Verdict { certified: result.is_ok(), violation, tenants, vcpus: promises.len() })?;
@@ -61,14 +61,27 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Ok(_) => Ok(()),
         Err(violation) => {
-            Err(Failure::Failed(anyhow!("{path}: not certified: {}", named(&violation.to_string(), &model))))
+            let message = format!("{path}: not certified: {}", named(&violation.to_string(), &model));
+            let options = rota_plan::Options { placement: model.host.placement };
+            Err(match rota_plan::plan(&model, &options) {
+                Ok(_) => Failure::Failed(anyhow!(message)),
+                Err(infeasible) => {
+                    Failure::Infeasible(anyhow!("{message}\nand no other table would be: {infeasible}"))
+                }
+            })
         }
     }
 }
 
-/// Adds the names of the tenants that a violation speaks of by number, as `vCPU 3/0`.
+/// Adds the names of the tenants that a violation speaks of by number, as `vCPU 3/0` or `tenant 3`.
 fn named(violation: &str, model: &Model) -> String {
-    let numbers = violation.split("vCPU ").skip(1).filter_map(|rest| rest.split_once('/')?.0.parse().ok());
+    let words: Vec<&str> = violation.split(' ').collect();
+    let number = |pair: &[&str]| match *pair {
+        ["vCPU", vcpu] => vcpu.split_once('/')?.0.parse().ok(),
+        ["tenant", tenant] => tenant.parse().ok(),
+        _ => None,
+    };
+    let numbers = words.windows(2).filter_map(number);
     let names = numbers.filter_map(|number: usize| Some((number, &model.tenants.get(number)?.name)));
     let names: Vec<String> = names.map(|(number, name)| format!("tenant {number} is {name}")).collect();
     if names.is_empty() { violation.to_owned() } else { format!("{violation} ({})", names.join(", ")) }

@@ -1,72 +1,96 @@
-//! A plan for programs.
+//! A plan for programs, and read back from them.
+
+use std::borrow::Cow;
 
 use rota_model::Model;
 use rota_plan::Plan;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::vcpu_name;
 
-#[derive(Serialize)]
-struct Table<'a> {
-    table_length_ns: u64,
-    cpus: Vec<Cpu<'a>>,
-    vcpus: Vec<Vcpu<'a>>,
+/// A plan by names, so that it means the same beside another configuration. Times are in ns from the start of the
+/// table, idle time is left out, and a slot's `vcpu` is the name of one of `vcpus`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Table<'a> {
+    pub table_length_ns: u64,
+    #[serde(borrow)]
+    pub cpus: Vec<Cpu<'a>>,
+    #[serde(borrow)]
+    pub vcpus: Vec<Vcpu<'a>>,
 }
 
-#[derive(Serialize)]
-struct Cpu<'a> {
-    cpu: u32,
-    length_ns: u64,
-    slots: Vec<Slot<'a>>,
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu<'a> {
+    pub cpu: u32,
+    pub length_ns: u64,
+    #[serde(borrow)]
+    pub slots: Vec<Slot<'a>>,
+    /// The tenant that has the CPU's core to itself, if one has.
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub exclusive_to: Option<Cow<'a, str>>,
 }
 
-#[derive(Serialize)]
-struct Slot<'a> {
-    start_ns: u64,
-    end_ns: u64,
-    vcpu: &'a str,
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slot<'a> {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    #[serde(borrow)]
+    pub vcpu: Cow<'a, str>,
 }
 
-#[derive(Serialize)]
-struct Vcpu<'a> {
-    vcpu: &'a str,
-    tenant: &'a str,
-    share: f64,
-    latency_ns: u64,
-    budget_ns: u64,
-    period_ns: u64,
-    cpus: &'a [u32],
-    blackout_ns: u64,
-    method: String,
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Vcpu<'a> {
+    #[serde(borrow)]
+    pub vcpu: Cow<'a, str>,
+    #[serde(borrow)]
+    pub tenant: Cow<'a, str>,
+    pub share: f64,
+    pub latency_ns: u64,
+    pub budget_ns: u64,
+    pub period_ns: u64,
+    pub cpus: Vec<u32>,
+    pub blackout_ns: u64,
+    pub method: String,
 }
 
-/// One line of JSON. Times are in ns from the start of the table, idle time is left out, and a slot's `vcpu` is the
-/// name of one of `vcpus`.
+/// The name of each of a plan's vCPUs.
+pub fn names(plan: &Plan, model: &Model) -> Vec<String> {
+    (0..plan.vcpus.len() as u32).map(|vcpu| vcpu_name(plan, model, vcpu)).collect()
+}
+
+impl Table<'_> {
+    /// A plan by the [`names`] of its vCPUs.
+    pub fn new<'a>(plan: &Plan, model: &'a Model, names: &'a [String]) -> Table<'a> {
+        let tenant_name = |tenant: u32| Cow::from(&model.tenants[tenant as usize].name);
+        let slot = |slot: &rota_plan::Slot| Slot {
+            start_ns: slot.start_ns,
+            end_ns: slot.end_ns,
+            vcpu: Cow::from(&names[slot.vcpu as usize]),
+        };
+        let cpus = plan.cpus.iter().map(|cpu| Cpu {
+            cpu: cpu.cpu,
+            length_ns: cpu.length_ns,
+            slots: cpu.slots.iter().map(slot).collect(),
+            exclusive_to: cpu.exclusive_to.map(tenant_name),
+        });
+        let vcpus = plan.vcpus.iter().zip(names).map(|(vcpu, name)| Vcpu {
+            vcpu: Cow::from(name),
+            tenant: tenant_name(vcpu.tenant),
+            share: vcpu.share.fraction(),
+            latency_ns: vcpu.latency_ns,
+            budget_ns: vcpu.budget_ns,
+            period_ns: vcpu.period_ns,
+            cpus: vcpu.cpus.clone(),
+            blackout_ns: vcpu.blackout_ns,
+            method: vcpu.method.to_string(),
+        });
+        Table { table_length_ns: plan.table_length_ns, cpus: cpus.collect(), vcpus: vcpus.collect() }
+    }
+}
+
+/// One line of JSON.
 pub fn render_json(plan: &Plan, model: &Model) -> serde_json::Result<String> {
-    let names: Vec<String> = (0..plan.vcpus.len() as u32).map(|vcpu| vcpu_name(plan, model, vcpu)).collect();
-    let slot = |slot: &rota_plan::Slot| Slot {
-        start_ns: slot.start_ns,
-        end_ns: slot.end_ns,
-        vcpu: &names[slot.vcpu as usize],
-    };
-    let cpus = plan.cpus.iter().map(|cpu| Cpu {
-        cpu: cpu.cpu,
-        length_ns: cpu.length_ns,
-        slots: cpu.slots.iter().map(slot).collect(),
-    });
-    let vcpus = plan.vcpus.iter().zip(&names).map(|(vcpu, name)| Vcpu {
-        vcpu: name,
-        tenant: &model.tenants[vcpu.tenant as usize].name,
-        share: vcpu.share.fraction(),
-        latency_ns: vcpu.latency_ns,
-        budget_ns: vcpu.budget_ns,
-        period_ns: vcpu.period_ns,
-        cpus: &vcpu.cpus,
-        blackout_ns: vcpu.blackout_ns,
-        method: vcpu.method.to_string(),
-    });
-    let table = Table { table_length_ns: plan.table_length_ns, cpus: cpus.collect(), vcpus: vcpus.collect() };
-    Ok(serde_json::to_string(&table)? + "\n")
+    Ok(serde_json::to_string(&Table::new(plan, model, &names(plan, model)))? + "\n")
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
 //! A plan for people, for programs and as a picture.
 
+mod diff;
 mod json;
 mod svg;
+mod tableau;
 mod text;
 
 use rota_model::Model;
 use rota_plan::{CpuPlan, Plan};
 
-pub use json::render_json;
+pub use diff::Diff;
+pub use json::{Table, names, render_json};
 pub use svg::render_svg;
+pub use tableau::render_tableau;
 pub use text::render_text;
 
 /// `tenant/index` of a vCPU, by its place in the plan.
@@ -41,7 +45,7 @@ fn count(number: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rota_model::{Class, CpuSet, Host, Model, Reservation, Share, Tenant, Topology};
+    use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology};
     use rota_plan::{Options, Plan, plan};
 
     use super::*;
@@ -59,6 +63,7 @@ mod tests {
             vcpus,
             affinity: None,
             pinned: false,
+            exclusive_cores: false,
             matcher: None,
         };
         let model = Model {
@@ -68,6 +73,8 @@ mod tests {
                 housekeeping: "0".parse().unwrap(),
                 floor_ppb: Host::FLOOR_PPB,
                 slot_min_ns: Host::SLOT_MIN_NS,
+                placement: Placement::WorstFit,
+                costs: Costs::default(),
             },
             tenants: vec![tenant("db", 1, 1.0, 1_000_000), tenant("a<&>\"b", 2, 0.25, 20_000_000)],
         };

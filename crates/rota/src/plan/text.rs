@@ -44,9 +44,10 @@ fn cpu_rows(plan: &Plan, model: &Model) -> Vec<Row<6>> {
         let name =
             |(place, &vcpu): (usize, &u32)| format!("{}={}", mark(place), vcpu_name(plan, model, vcpu));
         let names: Vec<String> = owners.iter().enumerate().map(name).collect();
-        let names = match model.host.housekeeping.contains(cpu.cpu) {
-            true => "(housekeeping)".to_owned(),
-            false => names.join(" "),
+        let names = match cpu.exclusive_to.filter(|_| cpu.slots.is_empty()) {
+            Some(tenant) => format!("(kept from others for {})", model.tenants[tenant as usize].name),
+            None if model.host.housekeeping.contains(cpu.cpu) => "(housekeeping)".to_owned(),
+            None => names.join(" "),
         };
         rows.push([
             cpu.cpu.to_string(),
@@ -107,7 +108,7 @@ fn vcpu_rows(plan: &Plan, model: &Model) -> Vec<Row<8>> {
 }
 
 /// The rows below each other: figures to the right, everything else to the left.
-fn columns<const N: usize>(rows: Vec<Row<N>>) -> String {
+pub fn columns<const N: usize>(rows: Vec<Row<N>>) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let is_figure = |column: usize| {

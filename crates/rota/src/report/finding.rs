@@ -1,7 +1,7 @@
 //! What the results show, in a few words, computed from them and from nothing else.
 
 use rota_lab::scenario::Policy;
-use rota_lab::scenario::result::{PolicyResult, TenantResult};
+use rota_lab::scenario::result::{Control, PolicyResult, TenantResult};
 
 use super::format;
 
@@ -17,7 +17,7 @@ pub struct Summary<'a> {
     pub late: Vec<&'a str>,
     /// Tenants that wanted all they could get and got less than their share.
     pub short: Vec<&'a str>,
-    /// The longest that the machine itself took away from the control's probe, in ns.
+    /// The longest that the machine itself took, by the controls, in ns.
     pub control_ns: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Summary<'a> {
 pub enum Verdict {
     /// No blackout beyond its bound, no share missed.
     Kept,
-    /// Blackouts beyond their bound, none by more than the machine itself takes in the control run.
+    /// Blackouts beyond their bound, none by more than the machine itself takes by the controls.
     KeptButForTheMachine,
     /// Beyond that.
     Broken,
@@ -51,7 +51,7 @@ impl<'a> Summary<'a> {
             worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
             late: names(&|tenant| tenant.is_late()),
             short: names(&|tenant| tenant.is_short(result.window_ns)),
-            control_ns: result.control.iter().map(|control| control.gaps.longest_ns).max().unwrap_or(0),
+            control_ns: result.control.iter().map(Control::longest_ns).max().unwrap_or(0),
         }
     }
 

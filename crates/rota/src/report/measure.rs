@@ -149,7 +149,8 @@ impl CpuTime {
         let whole = (u64::from(result.cpus) * result.window_ns).max(1) as f64;
         let used = |background: bool| {
             let of_class = |tenant: &&TenantResult| (tenant.class == "background") == background;
-            result.tenants.iter().filter(of_class).map(|tenant| tenant.cpu_ns).sum::<u64>() as f64 / whole
+            let cpus = |tenant: &TenantResult| tenant.received_share * f64::from(tenant.vcpus);
+            result.tenants.iter().filter(of_class).map(cpus).sum::<f64>() / f64::from(result.cpus.max(1))
         };
         CpuTime {
             promised: used(false),

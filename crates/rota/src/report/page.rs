@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use rota_lab::scenario::Policy;
-use rota_lab::scenario::result::{Clock, PolicyResult, TenantResult};
+use rota_lab::scenario::result::{Clock, Control, PolicyResult, TenantResult};
 
 use super::chart::{self, Mark, Part, Row, Rows, Scale};
 use super::curve::{self, Curve};
@@ -81,8 +81,7 @@ fn conditions(results: &[PolicyResult]) -> Markup {
     let Some(first) = results.first() else {
         return html! { p { "There are no results." } };
     };
-    let control =
-        results.iter().flat_map(|result| &result.control).map(|control| control.gaps.longest_ns).max();
+    let control = results.iter().flat_map(|result| &result.control).map(Control::longest_ns).max();
     html! {
         dl.conditions {
             div { dt { "Kernel" } dd { (first.kernel) } }
@@ -345,9 +344,9 @@ fn reading() -> Markup {
                 scheduler with equal cpu.weight, the same with each tenant's share as its cpu.max, and Rota." }
             p { "A blackout is an interval in which at least one thread of a tenant was runnable and none ran, seen \
                 from outside by a program at the kernel's scheduling events, which is the same under every policy." }
-            p { "The control is a real-time probe alone on each CPU before the run: the longest time for which it was \
-                kept from reading the clock is what the machine below the kernel takes by itself, and no scheduler \
-                can give back." }
+            p { "The control is the longest time that the machine below the kernel took by itself, which no scheduler \
+                can give back: from a real-time probe alone on each CPU before the run, kept from reading the clock, \
+                and from alarms for a real-time task on each CPU during it, rung late." }
         }
     }
 }

@@ -36,7 +36,11 @@ fn result(policy: Policy, tenants: Vec<TenantResult>) -> PolicyResult {
         clock: Clock::Real,
         warm_up_ns: 2_000 * MS,
         window_ns: WINDOW_NS,
-        control: vec![Control { cpu: 0, gaps: Gaps { longest_ns: 3 * MS, ..Gaps::default() } }],
+        control: vec![Control {
+            cpu: 0,
+            gaps: Gaps { longest_ns: 3 * MS, ..Gaps::default() },
+            late: Gaps::default(),
+        }],
         busy_ns: WINDOW_NS,
         system_ns: WINDOW_NS / 50,
         tenants,

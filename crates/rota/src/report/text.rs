@@ -23,6 +23,11 @@ pub fn text(results: &[PolicyResult]) -> String {
         );
     }
     let summaries: Vec<Summary> = results.iter().map(Summary::of).collect();
+    let taken: Vec<String> = summaries
+        .iter()
+        .map(|summary| format!("{} with {}", format::time(summary.control_ns), label(summary.policy)))
+        .collect();
+    out += &format!("By its controls, the machine itself took up to {} at a time.\n", taken.join(", "));
     out += &format!("\n{}.\n{}\n", headline(&summaries), comparison(&summaries));
     out
 }

@@ -30,3 +30,26 @@ fn what_a_realtime_hog_takes_is_told() {
     assert_eq!(after.missed, hogged.missed);
     assert!(!results.logged("higher scheduling classes").is_empty());
 }
+
+/// Four that want all they can get, so that a lost slot is a wait of nearly two periods.
+const CROWD: &str = r#"
+[[tenant]]
+name = "t{i}"
+count = 4
+class = "reserved"
+share = 0.20
+latency = "20ms"
+match = { cgroup = "t{i}" }
+"#;
+
+/// What an alarm interrupts goes on afterwards without the scheduler being asked. That must not cost the next slot.
+#[test]
+#[ignore = "boots a guest"]
+fn realtime_alarms_cost_no_slot() {
+    let results = Guest::exact(NEWEST).program("stress-ng").run(CROWD, &script!("alarms.sh"));
+    let (before, after) = (results.status("before"), results.status("after"));
+    for name in ["t0", "t1", "t2", "t3"] {
+        let [before, after] = [&before, &after].map(|status| tenant(status, name));
+        assert_eq!(after.missed, before.missed, "{after:?}");
+    }
+}

@@ -286,11 +286,11 @@ fn first_come_first_served_and_again_when_there_is_room() {
 
 #[test]
 fn an_edit_that_does_not_fit_leaves_the_tenant_as_it_was_and_others_alone() {
-    let mut world = World::new(model(&(reserved("a", 0.6, 20) + &reserved("b", 0.6, 20))));
+    let mut world = World::new(model(&(reserved("a", 0.6, 20) + &reserved("b", 0.993, 20))));
     world.appear("a", 1);
     world.appear("b", 2);
     world.settle();
-    world.event(Event::Configured(model(&(reserved("a", 0.999, 20) + &reserved("b", 0.6, 20)))));
+    world.event(Event::Configured(model(&(reserved("a", 0.999, 20) + &reserved("b", 0.993, 20)))));
     world.settle();
     assert!(world.said("a: does not fit, keeps what it has: "));
     assert_eq!(world.view("a").promised.unwrap().share.fraction(), 0.6);

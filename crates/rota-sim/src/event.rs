@@ -1,0 +1,204 @@
+//! What is due when: a heap in which each thing that can happen has one place, so that setting it anew or calling it
+//! off leaves nothing behind.
+
+/// A thing that can happen, once at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// Its number.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How many bits of an entry's rank number the slot; the others number the order of setting.
+const SLOT_BITS: u32 = 24;
+/// Children of a node.
+const WIDTH: usize = 4;
+/// The place of a slot that is not set.
+const NOWHERE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    time_ns: u64,
+    /// Order of setting, then slot: what is set first for the same time happens first.
+    rank: u64,
+}
+
+impl Entry {
+    fn slot(self) -> usize {
+        (self.rank & ((1 << SLOT_BITS) - 1)) as usize
+    }
+}
+
+/// The heap.
+#[derive(Debug, Default)]
+pub struct EventQueue {
+    heap: Vec<Entry>,
+    places: Vec<u32>,
+    free: Vec<Slot>,
+    order: u64,
+}
+
+impl EventQueue {
+    /// A slot, not set.
+    pub fn add(&mut self) -> Slot {
+        self.free.pop().unwrap_or_else(|| {
+            assert!(self.places.len() < 1 << SLOT_BITS, "more than {} events at once", 1 << SLOT_BITS);
+            self.places.push(NOWHERE);
+            Slot(self.places.len() as u32 - 1)
+        })
+    }
+
+    /// Gives a slot back.
+    pub fn remove(&mut self, slot: Slot) {
+        self.cancel(slot);
+        self.free.push(slot);
+    }
+
+    /// Has `slot` happen at `time_ns`, and no more when it was to happen before.
+    pub fn set(&mut self, slot: Slot, time_ns: u64) {
+        self.order += 1;
+        assert!(self.order < 1 << (64 - SLOT_BITS), "more events in one run than can be numbered");
+        let entry = Entry { time_ns, rank: self.order << SLOT_BITS | u64::from(slot.0) };
+        match self.places[slot.0 as usize] {
+            NOWHERE => {
+                self.heap.push(entry);
+                self.rise(self.heap.len() - 1, entry);
+            }
+            place => self.settle(place as usize, entry),
+        }
+    }
+
+    /// Calls `slot` off.
+    pub fn cancel(&mut self, slot: Slot) {
+        let place = self.places[slot.0 as usize];
+        if place != NOWHERE {
+            self.take(place as usize);
+        }
+    }
+
+    /// When `slot` happens; `None` if it is not set.
+    pub fn time_of(&self, slot: Slot) -> Option<u64> {
+        let place = self.places[slot.0 as usize];
+        (place != NOWHERE).then(|| self.heap[place as usize].time_ns)
+    }
+
+    /// Takes what happens next, if it does so by `until_ns`.
+    pub fn pop(&mut self, until_ns: u64) -> Option<(u64, Slot)> {
+        let first = *self.heap.first().filter(|first| first.time_ns <= until_ns)?;
+        self.take(0);
+        Some((first.time_ns, Slot(first.slot() as u32)))
+    }
+
+    fn take(&mut self, place: usize) {
+        self.places[self.heap[place].slot()] = NOWHERE;
+        let last = self.heap.pop().expect("there is something at `place`");
+        if place < self.heap.len() {
+            self.settle(place, last);
+        }
+    }
+
+    /// Puts `entry` at `place` or wherever below or above it belongs.
+    fn settle(&mut self, place: usize, entry: Entry) {
+        if place > 0 && entry < self.heap[(place - 1) / WIDTH] {
+            self.rise(place, entry);
+        } else {
+            self.sink(place, entry);
+        }
+    }
+
+    fn put(&mut self, place: usize, entry: Entry) {
+        self.heap[place] = entry;
+        self.places[entry.slot()] = place as u32;
+    }
+
+    fn rise(&mut self, mut place: usize, entry: Entry) {
+        while place > 0 {
+            let parent = (place - 1) / WIDTH;
+            if self.heap[parent] < entry {
+                break;
+            }
+            self.put(place, self.heap[parent]);
+            place = parent;
+        }
+        self.put(place, entry);
+    }
+
+    fn sink(&mut self, mut place: usize, entry: Entry) {
+        loop {
+            let first = place * WIDTH + 1;
+            let children = self.heap.get(first..(first + WIDTH).min(self.heap.len())).unwrap_or_default();
+            let Some((least, child)) = children.iter().enumerate().min_by_key(|(_, child)| **child) else {
+                break;
+            };
+            if *child > entry {
+                break;
+            }
+            let least = first + least;
+            self.put(place, self.heap[least]);
+            place = least;
+        }
+        self.put(place, entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn first_set_is_first_among_equals() {
+        let mut queue = EventQueue::default();
+        let slots: Vec<Slot> = (0..3).map(|_| queue.add()).collect();
+        for &slot in &slots {
+            queue.set(slot, 5);
+        }
+        queue.set(slots[0], 5);
+        let order: Vec<Slot> = std::iter::from_fn(|| queue.pop(5)).map(|(_, slot)| slot).collect();
+        assert_eq!(order, [slots[1], slots[2], slots[0]]);
+    }
+
+    #[test]
+    fn nothing_is_taken_before_its_time() {
+        let mut queue = EventQueue::default();
+        let slot = queue.add();
+        queue.set(slot, 10);
+        assert_eq!(queue.pop(9), None);
+        assert_eq!(queue.time_of(slot), Some(10));
+        assert_eq!(queue.pop(10), Some((10, slot)));
+        assert_eq!(queue.time_of(slot), None);
+    }
+
+    proptest! {
+        /// Against an ordered map of (time, order of setting).
+        #[test]
+        fn is_a_sorted_list(commands in prop::collection::vec((0..20usize, 0..4u8, 0..50u64), 1..400)) {
+            let mut queue = EventQueue::default();
+            let slots: Vec<Slot> = (0..20).map(|_| queue.add()).collect();
+            let mut model: BTreeMap<(u64, usize), usize> = BTreeMap::new();
+            for (order, (slot, command, time)) in commands.into_iter().enumerate() {
+                match command {
+                    0 => {
+                        let first = model.first_key_value().map(|(key, slot)| (*key, *slot));
+                        let first = first.filter(|((due, _), _)| *due <= time);
+                        prop_assert_eq!(queue.pop(time), first.map(|((due, _), slot)| (due, slots[slot])));
+                        first.map(|(key, _)| model.remove(&key));
+                    }
+                    1 => {
+                        queue.cancel(slots[slot]);
+                        model.retain(|_, other| *other != slot);
+                    }
+                    _ => {
+                        queue.set(slots[slot], time);
+                        model.retain(|_, other| *other != slot);
+                        model.insert((time, order), slot);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Dispatch queues: first in, first out, or by virtual time.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::ids::TaskId;
+
+/// A task in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub task: TaskId,
+    pub vtime: u64,
+    /// The order in which tasks came into this queue.
+    pub sequence: u64,
+}
+
+/// A queue.
+#[derive(Debug, Default)]
+pub struct Dsq {
+    waiting: VecDeque<Waiting>,
+    sequence: u64,
+    by_vtime: bool,
+}
+
+/// Wrapping, as the kernel's `time_before64`.
+fn before(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) as i64) < 0
+}
+
+impl Dsq {
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub fn get(&self, place: usize) -> Option<Waiting> {
+        self.waiting.get(place).copied()
+    }
+
+    pub fn first(&self) -> Option<TaskId> {
+        self.waiting.front().map(|waiting| waiting.task)
+    }
+
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Adds a task at the end, or at the head. False if the queue is one by virtual time.
+    pub fn push(&mut self, task: TaskId, first: bool) -> bool {
+        self.sequence += 1;
+        let waiting = Waiting { task, vtime: 0, sequence: self.sequence };
+        let fits = self.waiting.is_empty() || !self.by_vtime;
+        self.by_vtime = false;
+        if first {
+            self.waiting.push_front(waiting)
+        } else {
+            self.waiting.push_back(waiting)
+        }
+        fits
+    }
+
+    /// Adds a task after those of the same virtual time. False if the queue is one by order of arrival.
+    pub fn push_by_vtime(&mut self, task: TaskId, vtime: u64) -> bool {
+        self.sequence += 1;
+        let fits = self.waiting.is_empty() || self.by_vtime;
+        self.by_vtime = true;
+        let place = match self.waiting.back() {
+            Some(last) if before(vtime, last.vtime) => {
+                self.waiting.partition_point(|other| !before(vtime, other.vtime))
+            }
+            _ => self.waiting.len(),
+        };
+        self.waiting.insert(place, Waiting { task, vtime, sequence: self.sequence });
+        fits
+    }
+
+    /// Takes the task at `place` out.
+    pub fn take(&mut self, place: usize) -> Option<TaskId> {
+        self.waiting.remove(place).map(|waiting| waiting.task)
+    }
+
+    /// Takes a task out, wherever it is.
+    pub fn remove(&mut self, task: TaskId) -> bool {
+        let place = self.waiting.iter().position(|waiting| waiting.task == task);
+        place.and_then(|place| self.waiting.remove(place)).is_some()
+    }
+}
+
+/// Spreads queue numbers; they are only looked up, never gone through, so that no order depends on it.
+#[derive(Default)]
+pub struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    }
+}
+
+/// From a number to a place.
+pub type Places = HashMap<u64, u32, BuildHasherDefault<Spread>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tasks(dsq: &Dsq) -> Vec<u32> {
+        (0..dsq.len()).filter_map(|place| dsq.get(place)).map(|waiting| waiting.task.0).collect()
+    }
+
+    #[test]
+    fn fifo_keeps_order_but_for_the_head() {
+        let mut dsq = Dsq::default();
+        assert!(dsq.push(TaskId(1), false) && dsq.push(TaskId(2), false) && dsq.push(TaskId(3), true));
+        assert_eq!(tasks(&dsq), [3, 1, 2]);
+        assert!(dsq.remove(TaskId(1)) && !dsq.remove(TaskId(1)));
+        assert_eq!(tasks(&dsq), [3, 2]);
+    }
+
+    #[test]
+    fn virtual_time_orders_across_its_wrap() {
+        let mut dsq = Dsq::default();
+        for (task, vtime) in [(1, 5), (2, u64::MAX), (3, 5), (4, 0)] {
+            assert!(dsq.push_by_vtime(TaskId(task), vtime));
+        }
+        assert_eq!(tasks(&dsq), [2, 4, 1, 3]);
+    }
+
+    #[test]
+    fn a_queue_is_of_one_kind() {
+        let mut dsq = Dsq::default();
+        assert!(dsq.push(TaskId(1), false) && !dsq.push_by_vtime(TaskId(2), 0));
+        let mut dsq = Dsq::default();
+        assert!(dsq.push_by_vtime(TaskId(1), 0) && !dsq.push(TaskId(2), false));
+        dsq.take(0);
+        dsq.take(0);
+        assert!(dsq.push(TaskId(1), false), "an empty queue may become one of the other kind");
+    }
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What libbpf's header of this name gives to BPF programs, for the same programs compiled for this machine.
+ * kernel.bpf.h includes it; what that declares as calls of the kernel, the model provides (src/rota/calls.rs).
+ */
+#ifndef ROTA_NATIVE_BPF_HELPERS_H
+#define ROTA_NATIVE_BPF_HELPERS_H
+
+#define SEC(name)
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline	__attribute__((noinline))
+#define __hidden
+#define __kptr
+#define __arg_trusted
+#define __ksym
+/* Not weak: a call that the model lacks is found when the simulator is linked. */
+#define __weak
+
+/* The model is the newest kernel. */
+#define bpf_ksym_exists(call)	   true
+#define bpf_core_type_exists(type) true
+
+#define barrier_var(var) asm volatile("" : "+r"(var))
+
+/* As in BPF, the bounds are read once, and the variable keeps its last value. */
+#define bpf_for(i, start, end)                                                                                         \
+	for (int i##_next = (start), i##_end = (end); i##_next < i##_end && ((i) = i##_next, true); i##_next++)
+
+/* A map's definition is its type; at run time the variable holds where its values are (enum native_map_kind). */
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+
+struct native_map {
+	u8 *values;
+	u32 entries;
+	u32 value_size;
+};
+
+#define NATIVE_MAP_TYPE(map) (sizeof(*(map)->type) / sizeof(int))
+
+static __always_inline void *native_array_at(const void *map, u32 index)
+{
+	const struct native_map *array = map;
+
+	return index < array->entries ? array->values + (u64)index * array->value_size : NULL;
+}
+
+void *native_hash_find(const void *map, const void *key);
+
+#define bpf_map_lookup_elem(map, key)                                                                                  \
+	(NATIVE_MAP_TYPE(map) == BPF_MAP_TYPE_ARRAY ? native_array_at(map, *(const u32 *)(key))                        \
+						    : native_hash_find(map, key))
+
+struct task_struct;
+struct bpf_timer;
+
+void *bpf_task_storage_get(void *map, struct task_struct *task, void *value, u64 flags);
+struct task_struct *bpf_get_current_task_btf(void);
+u64 bpf_ktime_get_ns(void);
+long bpf_timer_init(struct bpf_timer *timer, void *map, u64 flags);
+long bpf_timer_set_callback(struct bpf_timer *timer, void *callback);
+long bpf_timer_start(struct bpf_timer *timer, u64 at, u64 flags);
+long bpf_probe_read_kernel_str(void *to, u32 size, const void *from);
+void *native_cpustat(u32 cpu);
+
+/* The only variable of each CPU is the kernel's account of its time. */
+#define bpf_per_cpu_ptr(variable, cpu) ((const typeof(*(variable)) *)native_cpustat(cpu))
+
+/* One CPU of the model runs at a time. */
+#define bpf_spin_lock(lock)	   ((void)(lock))
+#define bpf_spin_unlock(lock)	   ((void)(lock))
+#define bpf_kptr_xchg(kptr, value) __sync_lock_test_and_set(kptr, value)
+
+#endif /* ROTA_NATIVE_BPF_HELPERS_H */

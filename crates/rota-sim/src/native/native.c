@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler, compiled for this machine, and what the model has to know of it: its maps, variables, programs and
+ * operations. Addresses are handed out one by one: they differ from thread to thread (see build.rs), which an array
+ * initialised here would not know.
+ */
+#include "main.bpf.c"
+
+const struct kernel_cpustat kernel_cpustat;
+
+typedef void (*native_map_found)(void *to, const char *name, struct native_map *map, u32 type, u32 key_size,
+				 u32 value_size);
+typedef void (*native_address_found)(void *to, const char *name, void *address, u64 size);
+
+#define MAP(name, key_size, value_size)                                                                                \
+	found(to, #name, (struct native_map *)&name, NATIVE_MAP_TYPE(&name), key_size, value_size)
+#define TYPED_MAP(name) MAP(name, sizeof(*name.key), sizeof(*name.value))
+#define VARIABLE(name)	found(to, #name, (void *)&name, sizeof(name))
+#define PROGRAM(name)	found(to, #name, (void *)name, 0)
+
+void native_maps(void *to, native_map_found found)
+{
+	MAP(tables, sizeof(u32), 0); /* a value's size is one of the settings */
+	TYPED_MAP(views);
+	TYPED_MAP(cpus);
+	TYPED_MAP(queues);
+	TYPED_MAP(tenants);
+	TYPED_MAP(cgroups);
+	TYPED_MAP(vcpu_threads);
+	TYPED_MAP(tasks);
+}
+
+/* What the loader reads or writes. */
+void native_variables(void *to, native_address_found found)
+{
+	VARIABLE(settings);
+	VARIABLE(live);
+	VARIABLE(exit_info);
+}
+
+/* What the loader runs. */
+void native_programs(void *to, native_address_found found)
+{
+	PROGRAM(publish_table);
+	PROGRAM(rehome);
+	PROGRAM(open_cpus);
+	PROGRAM(kick_all);
+}
+
+const struct sched_ext_ops *native_operations(void)
+{
+	return &rota;
+}

@@ -1,0 +1,194 @@
+//! What each unit got, and how: received time, blackouts, wake-up latencies, preemptions, migrations.
+
+use rota_model::histogram::Histogram;
+
+use crate::ids::{CpuId, TaskId};
+use crate::machine::Machine;
+use crate::observe::{Event, Observer};
+
+/// One unit, since the measurement began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnitMetrics {
+    /// CPU time, costs included, interrupts left out.
+    pub received_ns: u64,
+    /// Time in which one of its tasks would have run, or ran.
+    pub wanted_ns: u64,
+    /// The longest time in which one of its tasks would have run and none did.
+    pub blackout_max_ns: u64,
+    /// When that ended.
+    pub blackout_at_ns: u64,
+    /// All such times.
+    pub blackouts: Histogram,
+    /// From waking up to running, of each of its tasks.
+    pub wakeups: Histogram,
+    /// How often one of its tasks was put on a CPU.
+    pub dispatches: u64,
+    /// How often one was taken from a CPU that would have gone on.
+    pub preemptions: u64,
+    /// How often one was put on another CPU than before.
+    pub migrations: u64,
+    /// Useful work, as its programs count it.
+    pub work: u64,
+    /// Latencies, as its programs see them.
+    pub latencies: Histogram,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Unit {
+    metrics: UnitMetrics,
+    runnable: u32,
+    running: u32,
+    wanted_since_ns: u64,
+    blackout_since_ns: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Task {
+    woken_ns: Option<u64>,
+    /// Its CPU time when it was counted last.
+    counted_ns: u64,
+    ran_on: Option<CpuId>,
+    runnable: bool,
+}
+
+/// Measures every unit.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    units: Vec<Unit>,
+    tasks: Vec<Task>,
+    began_ns: u64,
+}
+
+impl Metrics {
+    /// Forgets what was measured so far: the measurement begins now.
+    pub fn begin(&mut self, machine: &mut Machine) {
+        self.count_running(machine);
+        self.began_ns = machine.now_ns();
+        for unit in &mut self.units {
+            unit.metrics = UnitMetrics::default();
+            unit.wanted_since_ns = self.began_ns;
+            unit.blackout_since_ns = unit.blackout_since_ns.map(|_| self.began_ns);
+        }
+    }
+
+    /// What was measured up to now, by unit; blackouts that go on included.
+    pub fn finish(&mut self, machine: &mut Machine) -> Vec<UnitMetrics> {
+        self.count_running(machine);
+        let now_ns = machine.now_ns();
+        let finished = self.units.iter().map(|unit| {
+            let mut unit = unit.clone();
+            if unit.runnable > 0 {
+                unit.metrics.wanted_ns += now_ns - unit.wanted_since_ns;
+            }
+            unit.blackout_ends(now_ns);
+            unit.metrics
+        });
+        finished.collect()
+    }
+
+    /// Since when the measurement goes on.
+    pub fn began_ns(&self) -> u64 {
+        self.began_ns
+    }
+
+    /// Counts the time of what runs now.
+    fn count_running(&mut self, machine: &mut Machine) {
+        for cpu in (0..machine.nr_cpus()).map(CpuId) {
+            machine.settle(cpu);
+            if let Some(task) = machine.cpu(cpu).current {
+                self.count(machine, task);
+            }
+        }
+    }
+
+    fn count(&mut self, machine: &Machine, id: TaskId) {
+        let used_ns = machine.task(id).used_ns;
+        let task = &mut self.tasks[id.index()];
+        let received_ns = used_ns - std::mem::replace(&mut task.counted_ns, used_ns);
+        self.units[machine.task(id).unit.index()].metrics.received_ns += received_ns;
+    }
+
+    fn born(&mut self, machine: &Machine, id: TaskId) {
+        self.tasks.resize(self.tasks.len().max(id.index() + 1), Task::default());
+        let units = machine.task(id).unit.index() + 1;
+        self.units.resize(self.units.len().max(units), Unit::default());
+    }
+
+    fn woken(&mut self, machine: &Machine, id: TaskId) {
+        let now_ns = machine.now_ns();
+        let task = &mut self.tasks[id.index()];
+        task.woken_ns = Some(now_ns);
+        if std::mem::replace(&mut task.runnable, true) {
+            return;
+        }
+        let unit = &mut self.units[machine.task(id).unit.index()];
+        unit.runnable += 1;
+        if unit.runnable == 1 {
+            unit.wanted_since_ns = now_ns;
+        }
+        if unit.running == 0 {
+            unit.blackout_since_ns.get_or_insert(now_ns);
+        }
+    }
+
+    fn runs(&mut self, machine: &Machine, cpu: CpuId, id: TaskId) {
+        let now_ns = machine.now_ns();
+        let task = &mut self.tasks[id.index()];
+        let unit = &mut self.units[machine.task(id).unit.index()];
+        unit.blackout_ends(now_ns);
+        unit.running += 1;
+        unit.metrics.dispatches += 1;
+        if let Some(woken_ns) = task.woken_ns.take() {
+            unit.metrics.wakeups.add(now_ns - woken_ns);
+        }
+        unit.metrics.migrations += u64::from(task.ran_on.is_some_and(|before| before != cpu));
+        task.ran_on = Some(cpu);
+    }
+
+    fn stops(&mut self, machine: &Machine, id: TaskId, runnable: bool) {
+        self.count(machine, id);
+        let now_ns = machine.now_ns();
+        let unit = &mut self.units[machine.task(id).unit.index()];
+        unit.running -= 1;
+        unit.metrics.preemptions += u64::from(runnable);
+        if !runnable {
+            self.tasks[id.index()].runnable = false;
+            unit.runnable -= 1;
+            if unit.runnable == 0 {
+                unit.metrics.wanted_ns += now_ns - unit.wanted_since_ns;
+            }
+        }
+        if unit.running == 0 && unit.runnable > 0 {
+            unit.blackout_since_ns = Some(now_ns);
+        }
+    }
+}
+
+impl Unit {
+    fn blackout_ends(&mut self, now_ns: u64) {
+        let Some(since_ns) = self.blackout_since_ns.take() else { return };
+        let lasted_ns = now_ns - since_ns;
+        if lasted_ns == 0 {
+            return;
+        }
+        self.metrics.blackouts.add(lasted_ns);
+        if lasted_ns > self.metrics.blackout_max_ns {
+            self.metrics.blackout_max_ns = lasted_ns;
+            self.metrics.blackout_at_ns = now_ns;
+        }
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&mut self, machine: &Machine, event: Event) {
+        match event {
+            Event::Born(task) => self.born(machine, task),
+            Event::Woken(task) => self.woken(machine, task),
+            Event::Runs(cpu, task) => self.runs(machine, cpu, task),
+            Event::Stops(_, task, runnable) => self.stops(machine, task, runnable),
+            Event::Work(task, amount) => self.units[machine.task(task).unit.index()].metrics.work += amount,
+            Event::Latency(task, ns) => self.units[machine.task(task).unit.index()].metrics.latencies.add(ns),
+            Event::Died(_) | Event::Stolen(..) | Event::Hotplug(..) => {}
+        }
+    }
+}

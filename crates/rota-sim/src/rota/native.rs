@@ -1,0 +1,310 @@
+//! The scheduler's C, compiled for this machine (`src/native`, `build.rs`): its structures, maps and functions.
+//!
+//! Its variables are thread-local. What is found here is this thread's, and stays in this thread.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+
+use crate::ids::TaskId;
+use crate::machine::Machine;
+use crate::mask::CpuMask;
+use crate::rota::memory::Memory;
+
+/// `struct task_struct`, as `kernel.bpf.h` declares it, and behind it what is the model's.
+#[repr(C)]
+pub struct TaskStruct {
+    flags: u32,
+    migration_disabled: u16,
+    nr_cpus_allowed: i32,
+    cpus_ptr: *const CpuMask,
+    scx: SchedExtEntity,
+    pid: i32,
+    cgroups: *const CssSet,
+    /// The model's own.
+    pub id: TaskId,
+    /// The value of the task storage map, once it is made.
+    storage: Option<Memory>,
+}
+
+#[repr(C)]
+struct SchedExtEntity {
+    flags: u32,
+    weight: u32,
+    slice: u64,
+}
+
+/// `struct css_set`.
+#[repr(C)]
+pub struct CssSet {
+    dfl_cgrp: *const Cgroup,
+}
+
+/// `struct cgroup`.
+#[repr(C)]
+pub struct Cgroup {
+    own: CgroupSubsysState,
+    kn: *const KernfsNode,
+    node: KernfsNode,
+    set: CssSet,
+}
+
+#[repr(C)]
+struct CgroupSubsysState {
+    cgroup: *const Cgroup,
+    parent: *const CgroupSubsysState,
+}
+
+#[repr(C)]
+struct KernfsNode {
+    id: u64,
+}
+
+/// `struct sched_ext_ops`.
+#[repr(C)]
+pub struct SchedExtOps {
+    pub select_cpu: extern "C" fn(*mut TaskStruct, i32, u64) -> i32,
+    pub enqueue: extern "C" fn(*mut TaskStruct, u64),
+    pub dispatch: extern "C" fn(i32, *mut TaskStruct),
+    pub runnable: extern "C" fn(*mut TaskStruct, u64),
+    pub running: extern "C" fn(*mut TaskStruct),
+    pub stopping: extern "C" fn(*mut TaskStruct, bool),
+    pub quiescent: extern "C" fn(*mut TaskStruct, u64),
+    pub update_idle: extern "C" fn(i32, bool),
+    pub init_task: extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
+    pub init: extern "C" fn() -> i32,
+    pub exit: extern "C" fn(*mut ScxExitInfo),
+    pub flags: u64,
+    pub timeout_ms: u32,
+}
+
+/// `struct scx_exit_info`.
+#[repr(C)]
+pub struct ScxExitInfo {
+    pub kind: u32,
+    pub exit_code: i64,
+    pub reason: *const c_char,
+    pub msg: *const c_char,
+}
+
+/// `struct native_map`: where a map's values are.
+#[repr(C)]
+#[derive(Debug)]
+pub struct NativeMap {
+    pub values: *mut u8,
+    pub entries: u32,
+    pub value_size: u32,
+}
+
+/// A map of the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub struct MapDefinition {
+    pub name: &'static str,
+    pub map: *mut NativeMap,
+    pub kind: u32,
+    pub key_size: u32,
+    pub value_size: u32,
+}
+
+/// `BPF_MAP_TYPE_*`.
+pub mod kind {
+    pub const HASH: u32 = 1;
+    pub const ARRAY: u32 = 2;
+    pub const TASK_STORAGE: u32 = 29;
+}
+
+const PF_KTHREAD: u32 = 0x0020_0000;
+const SCX_TASK_QUEUED: u32 = 1;
+
+type MapFound = extern "C" fn(*mut c_void, *const c_char, *mut NativeMap, u32, u32, u32);
+type AddressFound = extern "C" fn(*mut c_void, *const c_char, *mut c_void, u64);
+
+unsafe extern "C" {
+    fn native_maps(to: *mut c_void, found: MapFound);
+    fn native_variables(to: *mut c_void, found: AddressFound);
+    fn native_programs(to: *mut c_void, found: AddressFound);
+    fn native_operations() -> *const SchedExtOps;
+}
+
+thread_local! {
+    static TAKEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes this thread's scheduler, of which there is one.
+///
+/// # Panics
+///
+/// If it was taken before: its variables are no longer what they were at first. A new thread has a new one.
+pub fn take() -> &'static SchedExtOps {
+    assert!(
+        !TAKEN.replace(true),
+        "this thread has had its scheduler; a new one begins in a new thread: rota_sim::apart"
+    );
+    // SAFETY: it returns the address of this thread's variable, which is written by nobody and lives as long as the
+    // thread. The reference stays in this thread: it is kept in an `Ops`, which is no `Send`.
+    unsafe { &*native_operations() }
+}
+
+fn name(text: *const c_char) -> &'static str {
+    // SAFETY: the names are string literals in C.
+    unsafe { CStr::from_ptr(text) }.to_str().expect("names in C are ASCII")
+}
+
+/// This thread's maps.
+pub fn maps() -> Vec<MapDefinition> {
+    extern "C" fn found(
+        to: *mut c_void,
+        text: *const c_char,
+        map: *mut NativeMap,
+        kind: u32,
+        key_size: u32,
+        value_size: u32,
+    ) {
+        // SAFETY: `to` is the vector below, borrowed by nobody else during the call.
+        let list = unsafe { &mut *to.cast::<Vec<MapDefinition>>() };
+        list.push(MapDefinition { name: name(text), map, kind, key_size, value_size });
+    }
+    let mut list: Vec<MapDefinition> = Vec::new();
+    // SAFETY: it calls `found` with `list` and nothing else.
+    unsafe { native_maps((&raw mut list).cast(), found) };
+    list
+}
+
+type Addresses = Vec<(&'static str, *mut c_void, u64)>;
+
+extern "C" fn address_found(to: *mut c_void, text: *const c_char, address: *mut c_void, size: u64) {
+    // SAFETY: `to` is a vector of the functions below, borrowed by nobody else during the call.
+    let list = unsafe { &mut *to.cast::<Addresses>() };
+    list.push((name(text), address, size));
+}
+
+/// Name, address and size of this thread's variables that the loader knows.
+pub fn variables() -> Addresses {
+    let mut list: Addresses = Vec::new();
+    // SAFETY: it calls `address_found` with `list` and nothing else.
+    unsafe { native_variables((&raw mut list).cast(), address_found) };
+    list
+}
+
+/// The programs that the loader runs, by name.
+pub fn programs() -> Vec<(&'static str, extern "C" fn(*mut c_void) -> i32)> {
+    let mut list: Addresses = Vec::new();
+    // SAFETY: it calls `address_found` with `list` and nothing else.
+    unsafe { native_programs((&raw mut list).cast(), address_found) };
+    let program = |address: *mut c_void| {
+        // SAFETY: each is a function of this type: `struct native_program` in native.c.
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_void) -> i32>(address) }
+    };
+    list.into_iter().map(|(name, address, _)| (name, program(address))).collect()
+}
+
+/// The structures that the scheduler is shown instead of the kernel's, made when they are needed first and kept where
+/// they are: of each task and cgroup one. Only raw pointers to them exist once they are made.
+#[derive(Default)]
+pub struct Shown {
+    tasks: Vec<*mut TaskStruct>,
+    cgroups: Vec<*mut Cgroup>,
+    storage_size: usize,
+}
+
+impl Shown {
+    /// The value of the task storage map has `storage_size` bytes.
+    pub fn new(storage_size: usize) -> Shown {
+        Shown { tasks: Vec::new(), cgroups: Vec::new(), storage_size }
+    }
+
+    /// What the scheduler is shown of a task, as it is now.
+    pub fn task(&mut self, machine: &Machine, id: TaskId, queued: bool) -> *mut TaskStruct {
+        while self.tasks.len() <= id.index() {
+            self.tasks.push(ptr::null_mut());
+        }
+        if self.tasks[id.index()].is_null() {
+            self.tasks[id.index()] = Box::into_raw(Box::new(TaskStruct {
+                flags: 0,
+                migration_disabled: 0,
+                nr_cpus_allowed: 0,
+                cpus_ptr: ptr::null(),
+                scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
+                pid: 0,
+                cgroups: ptr::null(),
+                id,
+                storage: None,
+            }));
+        }
+        let (shown, task) = (self.tasks[id.index()], machine.task(id));
+        let cgroup = self.cgroup(machine, task.cgroup.0);
+        // SAFETY: made above and freed with `self`; nobody holds a reference to it or to the cgroup.
+        unsafe {
+            (*shown).flags = if task.kernel_thread { PF_KTHREAD } else { 0 };
+            (*shown).migration_disabled = u16::from(task.held);
+            (*shown).nr_cpus_allowed = task.nr_cpus_allowed as i32;
+            (*shown).cpus_ptr = &raw const *task.affinity;
+            (*shown).scx.flags = if queued { SCX_TASK_QUEUED } else { 0 };
+            (*shown).scx.weight = task.weight;
+            (*shown).pid = task.pid;
+            (*shown).cgroups = &raw const (*cgroup).set;
+        }
+        shown
+    }
+
+    /// The task of which this is what the scheduler is shown.
+    pub fn id(shown: *const TaskStruct) -> TaskId {
+        // SAFETY: the scheduler has only pointers that `task` has made, to structures that live as long as `self`.
+        unsafe { (*shown).id }
+    }
+
+    fn cgroup(&mut self, machine: &Machine, number: u32) -> *mut Cgroup {
+        while self.cgroups.len() <= number as usize {
+            let next = self.cgroups.len();
+            let parent = machine.cgroups()[next].parent.map(|parent| self.cgroups[parent.index()]);
+            let made = Box::into_raw(Box::new(Cgroup {
+                own: CgroupSubsysState { cgroup: ptr::null(), parent: ptr::null() },
+                kn: ptr::null(),
+                node: KernfsNode { id: cgroup_id(next as u32) },
+                set: CssSet { dfl_cgrp: ptr::null() },
+            }));
+            // SAFETY: just made; the parent was made before it and lives as long.
+            unsafe {
+                (*made).own.cgroup = made;
+                (*made).own.parent = parent.map_or(ptr::null(), |parent| &raw const (*parent).own);
+                (*made).kn = &raw const (*made).node;
+                (*made).set.dfl_cgrp = made;
+            }
+            self.cgroups.push(made);
+        }
+        self.cgroups[number as usize]
+    }
+
+    /// The task's value of the task storage map, made if `create`; else null.
+    pub fn storage(&self, shown: *mut TaskStruct, create: bool) -> *mut u8 {
+        // SAFETY: as in `id`; C does not know of the field.
+        let storage = unsafe { &mut (*shown).storage };
+        if storage.is_none() && create {
+            *storage = Some(Memory::new(self.storage_size));
+        }
+        storage.as_ref().map_or(ptr::null_mut(), Memory::address)
+    }
+
+    /// The task is over, and so is its value of the task storage map.
+    pub fn forget(&mut self, id: TaskId) {
+        if let Some(&shown) = self.tasks.get(id.index()).filter(|shown| !shown.is_null()) {
+            // SAFETY: as in `storage`.
+            unsafe { (*shown).storage = None };
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        // SAFETY: each was made by `Box::into_raw` and is used by nobody any more.
+        unsafe {
+            self.tasks.iter().filter(|task| !task.is_null()).for_each(|&task| drop(Box::from_raw(task)));
+            self.cgroups.iter().for_each(|&cgroup| drop(Box::from_raw(cgroup)));
+        }
+    }
+}
+
+/// A cgroup's id in the kernel.
+pub fn cgroup_id(number: u32) -> u64 {
+    u64::from(number) + 1
+}

@@ -1,0 +1,137 @@
+//! Scenarios: a host with its tenants, and what their threads do; the text that describes both.
+//!
+//! A scenario's text is a configuration as in `rota.toml` ([`rota_model::config`]: `[host]`, which must name its CPUs,
+//! and `[[tenant]]`), and has more in it:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `duration` | how long is simulated after the warm-up; `"10s"` by default |
+//! | `warm_up` | how long before anything is measured; `"1s"` by default |
+//! | `seed` | of all chance; 1 by default |
+//!
+//! `[costs]` changes what things cost: each key is a field of [`Costs`] without its `_ns`, a duration; but
+//! `refill_per_kib` is one for each KiB.
+//!
+//! `[[workload]]`, any number, says what runs in a tenant:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `tenant` | its name; with `{i}`, as in a template's `name`, all tenants that are called so, each with a workload of its own |
+//! | `program` | what the threads do: see [`programs`] |
+//! | `threads` | how many there are, 1 by default; only where the program's number of threads is not given otherwise |
+//! | `working_set` | how much memory each thread works on, in KiB; 0 by default |
+//!
+//! and the keys of that program.
+//!
+//! ```
+//! use rota_model::config::Source;
+//! use rota_sim::scenario::Scenario;
+//!
+//! let text = r#"
+//!     duration = "5s"
+//!
+//!     [host]
+//!     cpus = "0-3"
+//!
+//!     [[tenant]]
+//!     name = "web-{i}"
+//!     count = 12
+//!     class = "reserved"
+//!     share = 0.25
+//!     latency = "20ms"
+//!
+//!     [[workload]]
+//!     tenant = "web-{i}"
+//!     program = "phases"
+//!     compute = { exponential = "2ms" }
+//!     sleep = { uniform = ["1ms", "9ms"] }
+//! "#;
+//! let source = Source { path: "web.toml".to_owned(), text: text.to_owned() };
+//! let scenario = Scenario::parse(&source).unwrap();
+//! assert_eq!(scenario.workloads[0].tenants.len(), 12);
+//! ```
+//!
+//! To run one: make a [`Simulation`] of `model.host.topology`, `costs` and `seed`; give it the `model`'s tenants, each
+//! with a cgroup; have [`Scenario::members`] make the threads, and spawn each in its tenant's.
+
+pub mod programs;
+mod read;
+
+use rota_model::config::{ConfigErrors, Source};
+use rota_model::{Model, TenantId};
+
+use crate::costs::Costs;
+use crate::engine::Simulation;
+use crate::observe::Observer;
+use crate::policy::Policy;
+use crate::program::Program;
+
+pub use programs::Work;
+
+/// What is simulated.
+#[derive(Debug)]
+pub struct Scenario {
+    /// The host and its tenants.
+    pub model: Model,
+    /// What things cost.
+    pub costs: Costs,
+    /// How long is simulated after the warm-up.
+    pub duration_ns: u64,
+    /// How long before anything is measured.
+    pub warm_up_ns: u64,
+    /// Of all chance.
+    pub seed: u64,
+    /// What runs.
+    pub workloads: Vec<Workload>,
+}
+
+/// What runs in some tenants.
+#[derive(Debug)]
+pub struct Workload {
+    /// Each of these has its own.
+    pub tenants: Vec<TenantId>,
+    /// What the threads do.
+    pub work: Box<dyn Work>,
+    /// How much memory each thread works on, in KiB.
+    pub working_set_kib: u64,
+}
+
+/// A thread of a tenant.
+pub struct Member {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// Which of its vCPUs it is, if the tenant is a VM.
+    pub vcpu: Option<u32>,
+    /// How much memory it works on, in KiB.
+    pub working_set_kib: u64,
+    /// What it does.
+    pub program: Box<dyn Program>,
+}
+
+impl Scenario {
+    /// Reads a scenario's text.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it, each with its place and mend.
+    pub fn parse(source: &Source) -> Result<Scenario, ConfigErrors> {
+        read::scenario(source)
+    }
+
+    /// The threads of all tenants, in an order that depends on nothing but the scenario; and in the simulation whatever
+    /// else belongs to them.
+    pub fn members<P: Policy, O: Observer>(&self, _: &mut Simulation<P, O>) -> Vec<Member> {
+        let mut members = Vec::new();
+        for Workload { tenants, work, working_set_kib } in &self.workloads {
+            for &tenant in tenants {
+                members.extend(work.programs().into_iter().map(|program| Member {
+                    tenant,
+                    vcpu: None,
+                    working_set_kib: *working_set_kib,
+                    program,
+                }));
+            }
+        }
+        members
+    }
+}

@@ -1,0 +1,141 @@
+//! Rota's own scheduler in the model.
+
+use rota_model::config::{Source, parse};
+use rota_model::{CpuSet, Model, Topology};
+use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, Trace, UnitMetrics};
+use rota_sim::programs::{Hog, Intermittent, Periodic, Probe};
+use rota_sim::rota::Rota;
+use rota_sim::{Costs, Simulation, TaskSpec, Tenants, apart};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const WATCHDOG_NS: u64 = 30_000 * MS;
+/// What a bound may be passed by: the costs of a late timer, a kick and a switch, some times over.
+const SLACK_NS: u64 = 20 * US;
+
+type Seen = (Metrics, Promises, Sanity);
+type Run = Simulation<Rota, Seen>;
+
+fn model(text: &str, cpus: u32) -> Model {
+    let source = Source { path: "rota.toml".into(), text: text.to_owned() };
+    let topology = Topology::flat(&(0..cpus).collect::<CpuSet>());
+    parse(&[source], &topology).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn demo() -> Model {
+    model(include_str!("../../../examples/demo.toml"), 2)
+}
+
+fn start(model: &Model, seed: u64) -> (Run, Tenants) {
+    let policy = Rota::new(model).expect("a host");
+    let observers = (Metrics::default(), Promises::new(SLACK_NS), Sanity::new(WATCHDOG_NS));
+    let topology = model.host.topology.clone();
+    let mut run = Simulation::new(topology, Costs::default(), seed, 1_000 * MS, policy, observers);
+    let tenants = Tenants::new(&mut run.machine, model);
+    (run, tenants)
+}
+
+/// Everybody is here from the start, and served by a table.
+fn settle(run: &mut Run, tenants: &Tenants) {
+    for home in tenants.homes() {
+        run.act(|run| run.policy.appears(&mut run.machine, &home.tenant.name, home.cgroup));
+    }
+    let mut until_ns = run.machine.now_ns();
+    while !run.policy.is_settled() {
+        until_ns += 10 * MS;
+        run.run_until(until_ns);
+        assert!(until_ns < 3_000 * MS, "{:?}", run.policy.said());
+    }
+    for home in tenants.homes() {
+        let Some(reservation) = home.tenant.reservation() else { continue };
+        for (unit, vcpus) in home.units() {
+            let promise = Promise { reservation, vcpus, from_ns: until_ns };
+            run.observer.1.promise(&run.machine, unit, Some(promise));
+        }
+    }
+    run.observer.0.begin(&mut run.machine);
+}
+
+fn demo_loads<O: Observer>(run: &mut Simulation<Rota, O>, tenants: &mut Tenants) {
+    let specs: Vec<TaskSpec> = vec![
+        tenants.thread("redis", Intermittent::new(20 * US, 400 * US)),
+        tenants.thread("nginx", Intermittent::new(10 * US, 3 * MS)),
+        tenants.thread("cpu-0", Hog),
+        tenants.thread("cpu-1", Hog),
+        tenants.thread("io-0", Periodic::new(200 * US, 100 * US)),
+        tenants.thread("io-1", Periodic::new(200 * US, 100 * US)),
+        tenants.thread("pipe", Periodic::new(5 * US, 5 * US)),
+        tenants.thread("probe", Probe::new(US)),
+        tenants.thread("batch", Hog),
+        tenants.thread("batch", Hog),
+    ];
+    for spec in specs {
+        run.spawn(spec);
+    }
+}
+
+fn check(run: &mut Run) -> Vec<UnitMetrics> {
+    assert_eq!(run.policy.exited().cloned(), None, "{:?}", run.policy.said());
+    assert_eq!(run.observer.1.finish(&run.machine), []);
+    assert_eq!(run.observer.2.finish(&run.machine), []);
+    let mixed: u64 = run.policy.cpus(&mut run.machine).iter().map(|cpu| cpu.mixed).sum();
+    assert_eq!(mixed, 0, "CPUs saw two tables in a round");
+    run.observer.0.finish(&mut run.machine)
+}
+
+#[test]
+fn the_demo_keeps_its_promises() {
+    apart(|| {
+        let model = demo();
+        let (mut run, mut tenants) = start(&model, 1);
+        demo_loads(&mut run, &mut tenants);
+        settle(&mut run, &tenants);
+        let began_ns = run.machine.now_ns();
+        run.run_until(began_ns + 10_000 * MS);
+        let metrics = check(&mut run);
+        let received = |name: &str| metrics[tenants.home(name).first_unit.index()].received_ns;
+        for name in ["cpu-0", "cpu-1", "probe"] {
+            assert!(received(name) > 1_990 * MS, "{name} received {} ns of 10 s", received(name));
+        }
+        for home in tenants.homes() {
+            let unit = &metrics[home.first_unit.index()];
+            assert!(
+                unit.dispatches > 0 && unit.wanted_ns >= unit.received_ns,
+                "{}: {unit:?}",
+                home.tenant.name
+            );
+        }
+        for queue in run.policy.queues(&mut run.machine) {
+            assert_eq!(queue.missed, 0, "the scheduler's own account: {queue:?}");
+        }
+    });
+}
+
+/// Every event of a run of the demo.
+fn trace(seed: u64) -> Vec<(u64, Event)> {
+    apart(|| {
+        let model = demo();
+        let policy = Rota::new(&model).expect("a host");
+        let topology = model.host.topology.clone();
+        let mut run = Simulation::new(topology, Costs::default(), seed, 0, policy, Trace::default());
+        let mut tenants = Tenants::new(&mut run.machine, &model);
+        for home in tenants.homes() {
+            run.act(|run| run.policy.appears(&mut run.machine, &home.tenant.name, home.cgroup));
+        }
+        demo_loads(&mut run, &mut tenants);
+        run.run_until(1_000 * MS);
+        run.observer.events().to_vec()
+    })
+}
+
+/// Two at once, to see that threads do not share a scheduler.
+#[test]
+fn the_same_seed_gives_the_same_events() {
+    let (first, second) = std::thread::scope(|scope| {
+        let other = scope.spawn(|| trace(7));
+        (trace(7), other.join().expect("it ran"))
+    });
+    assert!(first.len() > 10_000);
+    assert_eq!(first, second);
+    assert_ne!(first, trace(8));
+}

@@ -1,0 +1,32 @@
+//! From a configuration's text to a certified table, as the daemon goes: what the fuzzers drive.
+
+use rota_model::config::{Source, parse};
+use rota_model::{Class, Model, TenantId, Topology};
+use rotad::planning::{Refusal, propose};
+
+/// Larger hosts teach nothing that small ones do not, at the price of fewer of them.
+const CPUS_MAX: u32 = 48;
+/// See [`CPUS_MAX`].
+const VCPUS_MAX: u32 = 256;
+
+/// Reads, plans, encodes and certifies.
+///
+/// # Panics
+///
+/// If the planner's table does not fit the format, or breaks a promise: a plan that cannot be had must be refused by
+/// the planner, with its reason.
+pub fn check(text: &str) {
+    let source = Source { path: "rota.toml".into(), text: text.into() };
+    let Ok(model) = parse(&[source], &Topology::default()) else { return };
+    let vcpus = model.tenants.iter().map(|tenant| tenant.vcpus).fold(0, u32::saturating_add);
+    if model.host.cpus.iter().count() > CPUS_MAX as usize || vcpus > VCPUS_MAX {
+        return;
+    }
+    let Model { host, tenants } = model;
+    let reserved = |(_, tenant): &(TenantId, rota_model::Tenant)| matches!(tenant.class, Class::Reserved(_));
+    let grants = (0..).zip(tenants).filter(reserved).collect();
+    match propose(&host, &grants) {
+        Ok(_) | Err(Refusal::Infeasible(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
