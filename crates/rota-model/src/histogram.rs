@@ -37,6 +37,11 @@ impl Histogram {
         self.counts[bucket(value_ns)] += 1;
     }
 
+    /// Counts all values of another one too.
+    pub fn join(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
     /// How many values were counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
@@ -108,6 +113,21 @@ mod tests {
         assert_eq!(histogram.quantile(0.5), Some(5));
         assert_eq!(histogram.quantile(0.99), Some(10));
         assert_eq!(histogram.quantile(1.0), Some(10));
+    }
+
+    #[test]
+    fn joined_counts_are_those_of_both() {
+        let (mut one, mut two, mut both) = <(Histogram, Histogram, Histogram)>::default();
+        for value in [1, 5, 5, 3_000] {
+            one.add(value);
+            both.add(value);
+        }
+        for value in [5, 70_000] {
+            two.add(value);
+            both.add(value);
+        }
+        one.join(&two);
+        assert_eq!(one, both);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod ids;
 mod machine;
 mod mask;
 pub mod observe;
+pub mod policies;
 mod policy;
 mod program;
 pub mod programs;

@@ -141,6 +141,12 @@ pub trait Device {
     fn interrupt(&mut self, interrupt: &mut Interrupt<'_>) -> Option<u64>;
 }
 
+impl Device for Box<dyn Device> {
+    fn interrupt(&mut self, interrupt: &mut Interrupt<'_>) -> Option<u64> {
+        (**self).interrupt(interrupt)
+    }
+}
+
 /// What a device sees of the world, and does to it.
 pub struct Interrupt<'a> {
     /// CLOCK_MONOTONIC.

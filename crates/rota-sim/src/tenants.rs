@@ -78,20 +78,21 @@ impl Tenants {
             .unwrap_or_else(|| panic!("no tenant {name:?}"))
     }
 
-    /// A new thread of a container.
-    pub fn thread(&mut self, name: &str, program: impl Program + 'static) -> TaskSpec {
-        let (unit, cgroup) = (self.home(name).first_unit, self.home(name).cgroup);
+    /// A new thread of a container, or of a VM's monitor.
+    pub fn thread(&mut self, name: &str, program: impl Into<Box<dyn Program>>) -> TaskSpec {
+        let home = self.home(name);
+        let (unit, cgroup) = (home.unit(home.tenant.vcpus), home.cgroup);
         TaskSpec::new(self.pid(), unit, cgroup, program)
     }
 
     /// The thread that is vCPU `index` of a VM. Its thread id has to be [told](crate::rota::Rota::vcpu_threads).
-    pub fn vcpu(&mut self, name: &str, index: u32, program: impl Program + 'static) -> TaskSpec {
+    pub fn vcpu(&mut self, name: &str, index: u32, program: impl Into<Box<dyn Program>>) -> TaskSpec {
         let (unit, cgroup) = (self.home(name).unit(index), self.home(name).cgroup);
         TaskSpec::new(self.pid(), unit, cgroup, program)
     }
 
     /// A new thread of no tenant.
-    pub fn system(&mut self, program: impl Program + 'static) -> TaskSpec {
+    pub fn system(&mut self, program: impl Into<Box<dyn Program>>) -> TaskSpec {
         TaskSpec::new(self.pid(), Tenants::SYSTEM, CgroupId::ROOT, program)
     }
 

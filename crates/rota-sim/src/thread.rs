@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use crate::distribution::Distribution;
 use crate::ids::{DeviceId, TaskId};
 use crate::program::{Effect, Program, Resumed, Step, Why, World};
 use crate::rng::Rng;
@@ -110,6 +111,12 @@ impl Thread {
                 left_ns = left_ns.saturating_sub(done_ns);
             }
         }
+    }
+
+    /// Computes for a time that is drawn.
+    pub async fn compute_drawn(&self, times: Distribution) {
+        let ns = self.draw(|rng| times.draw(rng));
+        self.compute(ns).await;
     }
 
     /// Waits busily for so many ns of CPU time, or until poked. `u64::MAX`: until poked. Says for how long.

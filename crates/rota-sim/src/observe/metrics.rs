@@ -33,6 +33,24 @@ pub struct UnitMetrics {
     pub latencies: Histogram,
 }
 
+impl UnitMetrics {
+    /// Takes another unit's in. Times in which both wanted to run count twice, as both received.
+    pub fn join(&mut self, other: &UnitMetrics) {
+        if other.blackout_max_ns > self.blackout_max_ns {
+            (self.blackout_max_ns, self.blackout_at_ns) = (other.blackout_max_ns, other.blackout_at_ns);
+        }
+        self.received_ns += other.received_ns;
+        self.wanted_ns += other.wanted_ns;
+        self.dispatches += other.dispatches;
+        self.preemptions += other.preemptions;
+        self.migrations += other.migrations;
+        self.work += other.work;
+        self.blackouts.join(&other.blackouts);
+        self.wakeups.join(&other.wakeups);
+        self.latencies.join(&other.latencies);
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct Unit {
     metrics: UnitMetrics,
@@ -84,6 +102,17 @@ impl Metrics {
             unit.metrics
         });
         finished.collect()
+    }
+
+    /// What each unit has received and wanted so far.
+    pub fn so_far(&mut self, machine: &mut Machine) -> Vec<(u64, u64)> {
+        self.count_running(machine);
+        let now_ns = machine.now_ns();
+        let wanted_ns = |unit: &Unit| match unit.runnable {
+            0 => unit.metrics.wanted_ns,
+            _ => unit.metrics.wanted_ns + now_ns - unit.wanted_since_ns,
+        };
+        self.units.iter().map(|unit| (unit.metrics.received_ns, wanted_ns(unit))).collect()
     }
 
     /// Since when the measurement goes on.

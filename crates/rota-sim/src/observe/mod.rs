@@ -1,5 +1,6 @@
 //! What is seen from outside: observers are told what happens and know nothing of the policy.
 
+mod digest;
 mod metrics;
 mod promises;
 mod sanity;
@@ -7,6 +8,7 @@ mod trace;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::{Machine, Theft};
+pub use digest::Digest;
 pub use metrics::{Metrics, UnitMetrics};
 pub use promises::{Broken, How, Promise, Promises};
 pub use sanity::{Insane, Sanity};

@@ -51,22 +51,24 @@
 //! assert_eq!(scenario.workloads[0].tenants.len(), 12);
 //! ```
 //!
-//! To run one: make a [`Simulation`] of `model.host.topology`, `costs` and `seed`; give it the `model`'s tenants, each
-//! with a cgroup; have [`Scenario::members`] make the threads, and spawn each in its tenant's.
+//! [`Scenario::run`] runs it under a policy.
 
 pub mod programs;
 mod read;
+mod run;
 
 use rota_model::config::{ConfigErrors, Source};
-use rota_model::{Model, TenantId};
+use rota_model::{Match, Model, TenantId};
 
 use crate::costs::Costs;
 use crate::engine::Simulation;
+use crate::ids::{CpuId, DeviceId};
 use crate::observe::Observer;
 use crate::policy::Policy;
-use crate::program::Program;
+use crate::program::{Device, Program};
 
 pub use programs::Work;
+pub use run::{Options, Outcome, Service, TenantOutcome};
 
 /// What is simulated.
 #[derive(Debug)]
@@ -100,7 +102,7 @@ pub struct Workload {
 pub struct Member {
     /// The tenant.
     pub tenant: TenantId,
-    /// Which of its vCPUs it is, if the tenant is a VM.
+    /// Which of its vCPUs it is, if the tenant is a VM and it is not one of its monitor's threads.
     pub vcpu: Option<u32>,
     /// How much memory it works on, in KiB.
     pub working_set_kib: u64,
@@ -119,19 +121,56 @@ impl Scenario {
     }
 
     /// The threads of all tenants, in an order that depends on nothing but the scenario; and in the simulation whatever
-    /// else belongs to them.
-    pub fn members<P: Policy, O: Observer>(&self, _: &mut Simulation<P, O>) -> Vec<Member> {
-        let mut members = Vec::new();
+    /// else belongs to them. The first threads of a VM are its vCPUs.
+    pub fn members<P: Policy, O: Observer>(&self, simulation: &mut Simulation<P, O>) -> Vec<Member> {
+        let mut site = Around { cpus: self.interrupt_cpus(), attached: 0, simulation };
+        let mut members: Vec<Member> = Vec::new();
+        let mut counts = vec![0; self.model.tenants.len()];
         for Workload { tenants, work, working_set_kib } in &self.workloads {
             for &tenant in tenants {
-                members.extend(work.programs().into_iter().map(|program| Member {
-                    tenant,
-                    vcpu: None,
-                    working_set_kib: *working_set_kib,
-                    program,
-                }));
+                for program in work.programs(&mut site) {
+                    let number = counts[tenant as usize];
+                    counts[tenant as usize] += 1;
+                    let vcpu = (number < self.vcpus(tenant)).then_some(number);
+                    members.push(Member { tenant, vcpu, working_set_kib: *working_set_kib, program });
+                }
             }
         }
         members
+    }
+
+    /// How many of a tenant's threads are vCPUs of a VM.
+    fn vcpus(&self, tenant: TenantId) -> u32 {
+        let tenant = &self.model.tenants[tenant as usize];
+        if matches!(tenant.matcher, Some(Match::Vm { .. })) { tenant.vcpus } else { 0 }
+    }
+
+    /// Where devices interrupt: the housekeeping CPUs, or all if there are none.
+    fn interrupt_cpus(&self) -> Vec<CpuId> {
+        let host = &self.model.host;
+        let cpus = if host.housekeeping.is_empty() { &host.cpus } else { &host.housekeeping };
+        cpus.iter().map(CpuId).collect()
+    }
+}
+
+/// What workloads need beside threads.
+pub trait Site {
+    /// Attaches a device, whose first interrupt comes at once.
+    fn attach(&mut self, device: Box<dyn Device>) -> DeviceId;
+}
+
+/// A simulation, whose CPUs take devices in turn.
+struct Around<'s, P, O> {
+    cpus: Vec<CpuId>,
+    attached: usize,
+    simulation: &'s mut Simulation<P, O>,
+}
+
+impl<P: Policy, O: Observer> Site for Around<'_, P, O> {
+    fn attach(&mut self, device: Box<dyn Device>) -> DeviceId {
+        let cpu = self.cpus[self.attached % self.cpus.len()];
+        self.attached += 1;
+        let now_ns = self.simulation.machine.now_ns();
+        self.simulation.attach(device, cpu, Some(now_ns))
     }
 }

@@ -133,7 +133,7 @@ fn kind(value: &DeValue) -> Result<&'static Kind, String> {
 }
 
 fn names() -> String {
-    KINDS.map(|kind| kind.name).join(", ")
+    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A duration of at least 1 ns.

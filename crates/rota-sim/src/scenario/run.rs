@@ -1,0 +1,248 @@
+//! A scenario under a policy: everybody is there, the policy settles, and then it is measured.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use anyhow::{Result, bail, ensure};
+use rota_model::{Tenant, TenantId};
+
+use super::{Member, Scenario};
+use crate::apart;
+use crate::engine::Simulation;
+use crate::ids::{CpuId, TaskId};
+use crate::mask::CpuMask;
+use crate::observe::{Digest, Insane, Metrics, Sanity, Trace, UnitMetrics};
+use crate::policies::{Contender, Entry};
+use crate::task::TaskSpec;
+use crate::tenants::{Home, Tenants};
+
+/// How a scenario is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Of all chance, if not the scenario's own.
+    pub seed: Option<u64>,
+    /// Whether every event is kept.
+    pub trace: bool,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The seed it had.
+    pub seed: u64,
+    /// When the measurement began, in ns.
+    pub began_ns: u64,
+    /// For how long it went on.
+    pub window_ns: u64,
+    /// How many CPUs the host has.
+    pub cpus: u32,
+    /// Each tenant, in the configuration's order, but for the system's own.
+    pub tenants: Vec<TenantOutcome>,
+    /// CPU time that threads received while it was measured, of all tenants and of none.
+    pub received_ns: u64,
+    /// How many events the simulator went through, warm-up included.
+    pub events: u64,
+    /// Of all that was observed, warm-up included: the same if and only if it went the same way.
+    pub digest: u64,
+    /// What no scheduler may do and this one did, with the time.
+    pub insane: Vec<(u64, Insane)>,
+    /// Every event, if it was wanted.
+    pub trace: Option<Trace>,
+    /// What each thread is called: its tenant, and its number there.
+    pub names: Vec<String>,
+}
+
+/// What a tenant got.
+#[derive(Clone, Debug)]
+pub struct TenantOutcome {
+    /// What the configuration says of it.
+    pub tenant: Tenant,
+    /// In how many parts it was measured: one for a container, one for each vCPU of a VM. Times add up over them.
+    pub units: u32,
+    /// What it got while it was measured.
+    pub metrics: UnitMetrics,
+    /// The same window in [`INTERVALS`] parts of the same length.
+    pub service: Vec<Service>,
+}
+
+/// What a tenant got in a part of the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// CPU time, in ns.
+    pub received_ns: u64,
+    /// Time in which it would have run, or ran; of a VM the sum over its vCPUs.
+    pub wanted_ns: u64,
+}
+
+/// In so many parts a run is looked at.
+pub const INTERVALS: u64 = 100;
+
+/// A policy that has not settled so long after the warm-up never will.
+const SETTLE_MAX_NS: u64 = 60_000_000_000;
+
+/// As the kernel's watchdog for sched_ext at most.
+const WATCHDOG_NS: u64 = 30_000_000_000;
+
+type Seen = (Metrics, Sanity, (Digest, Option<Trace>));
+type Run = Simulation<Box<dyn Contender>, Seen>;
+
+impl Scenario {
+    /// Runs it under a policy, in a thread of its own. `progress` is told from time to time how many of [`INTERVALS`]
+    /// parts are done.
+    ///
+    /// # Errors
+    ///
+    /// The policy cannot be made for this host, it does not come to rest with these tenants, or it gives up.
+    pub fn run(&self, policy: &Entry, options: Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Outcome> {
+        apart(|| self.run_here(policy, options, progress))
+    }
+
+    fn run_here(&self, policy: &Entry, options: Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Outcome> {
+        let seed = options.seed.unwrap_or(self.seed);
+        let trace = options.trace.then(Trace::default);
+        let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (Digest::default(), trace));
+        let (topology, made) = (self.model.host.topology.clone(), (policy.make)(&self.model)?);
+        let mut run = Run::new(topology, self.costs.clone(), seed, 0, made, observers);
+        let mut tenants = Tenants::new(&mut run.machine, &self.model);
+        for home in tenants.homes() {
+            run.act(|run| run.policy.appears(&mut run.machine, home));
+        }
+        let names = self.populate(&mut run, &mut tenants);
+        self.settle(&mut run)?;
+
+        run.observer.0.begin(&mut run.machine);
+        let began_ns = run.machine.now_ns();
+        let mut readings = vec![vec![Service::default(); tenants.homes().len()]];
+        for part in 1..=INTERVALS {
+            run.run_until(
+                began_ns + (u128::from(self.duration_ns) * u128::from(part) / u128::from(INTERVALS)) as u64,
+            );
+            readings.push(read(&mut run, &tenants));
+            progress(part);
+        }
+        if let Some(reason) = run.policy.failed() {
+            bail!("{} gave up: {reason}", policy.name);
+        }
+        Ok(self.outcome(run, &tenants, readings, names))
+    }
+
+    /// Starts every thread, and returns their names.
+    fn populate(&self, run: &mut Run, tenants: &mut Tenants) -> Vec<String> {
+        let mut counts: BTreeMap<TenantId, u32> = BTreeMap::new();
+        let mut threads: BTreeMap<TenantId, BTreeMap<u32, i32>> = BTreeMap::new();
+        let mut names = Vec::new();
+        for Member { tenant: id, vcpu, working_set_kib, program } in self.members(run) {
+            let tenant = &self.model.tenants[id as usize];
+            let spec = match (tenant.name.as_str(), vcpu) {
+                (Tenant::SYSTEM, _) => tenants.system(program),
+                (name, Some(index)) => tenants.vcpu(name, index, program),
+                (name, None) => tenants.thread(name, program),
+            };
+            if let Some(index) = vcpu {
+                threads.entry(id).or_default().insert(index, spec.pid);
+            }
+            let affinity = (!run.policy.confines()).then(|| self.confined(tenant, vcpu));
+            run.spawn(TaskSpec { working_set_kib, affinity, ..spec });
+            let number = counts.entry(id).or_default();
+            names.push(format!("{}/{number}", tenant.name));
+            *number += 1;
+        }
+        for (id, threads) in threads {
+            let home = tenants.home(&self.model.tenants[id as usize].name);
+            run.act(|run| run.policy.vcpu_threads(&mut run.machine, home, threads));
+        }
+        names
+    }
+
+    /// The CPUs of a thread, where only its affinity keeps it there.
+    fn confined(&self, tenant: &Tenant, vcpu: Option<u32>) -> Rc<CpuMask> {
+        let host = &self.model.host;
+        let cpus = match tenant.name.as_str() {
+            Tenant::SYSTEM => host.cpus.clone(),
+            _ => tenant.vcpu_cpus(vcpu.unwrap_or(0), &host.tenant_cpus()),
+        };
+        let nr_cpus = host.topology.places.last().map_or(0, |place| place.cpu + 1);
+        Rc::new(CpuMask::of(nr_cpus, cpus.iter().map(CpuId)))
+    }
+
+    fn settle(&self, run: &mut Run) -> Result<()> {
+        let mut until_ns = self.warm_up_ns;
+        run.run_until(until_ns);
+        while !run.policy.is_settled() {
+            ensure!(
+                until_ns < self.warm_up_ns + SETTLE_MAX_NS,
+                "the policy does not settle with these tenants"
+            );
+            until_ns += SETTLE_MAX_NS / 600;
+            run.run_until(until_ns);
+        }
+        Ok(())
+    }
+
+    fn outcome(
+        &self,
+        mut run: Run,
+        tenants: &Tenants,
+        readings: Vec<Vec<Service>>,
+        names: Vec<String>,
+    ) -> Outcome {
+        let metrics = run.observer.0.finish(&mut run.machine);
+        let homes = tenants.homes().iter().enumerate();
+        let outcomes = homes.map(|(place, home)| TenantOutcome {
+            tenant: home.tenant.clone(),
+            units: home.units().len() as u32,
+            metrics: joined(home, &metrics),
+            service: readings.windows(2).map(|pair| pair[1][place].since(pair[0][place])).collect(),
+        });
+        Outcome {
+            seed: run.machine.seed,
+            began_ns: run.observer.0.began_ns(),
+            window_ns: self.duration_ns,
+            cpus: self.model.host.cpus.len() as u32,
+            tenants: outcomes.collect(),
+            received_ns: metrics.iter().map(|unit| unit.received_ns).sum(),
+            events: run.events(),
+            digest: run.observer.2.0.value(),
+            insane: run.observer.1.finish(&run.machine).to_vec(),
+            trace: run.observer.2.1.take(),
+            names,
+        }
+    }
+}
+
+impl Outcome {
+    /// What a thread is called.
+    pub fn name(&self, task: TaskId) -> &str {
+        self.names.get(task.index()).map_or("?", String::as_str)
+    }
+}
+
+impl Service {
+    fn since(self, before: Service) -> Service {
+        Service {
+            received_ns: self.received_ns - before.received_ns,
+            wanted_ns: self.wanted_ns - before.wanted_ns,
+        }
+    }
+}
+
+/// What each tenant has got so far.
+fn read(run: &mut Run, tenants: &Tenants) -> Vec<Service> {
+    let units = run.observer.0.so_far(&mut run.machine);
+    let of_home = |home: &Home| {
+        let read = home.units().into_iter().filter_map(|(unit, _)| units.get(unit.index()));
+        read.fold(Service::default(), |sum, (received_ns, wanted_ns)| Service {
+            received_ns: sum.received_ns + received_ns,
+            wanted_ns: sum.wanted_ns + wanted_ns,
+        })
+    };
+    tenants.homes().iter().map(of_home).collect()
+}
+
+fn joined(home: &Home, metrics: &[UnitMetrics]) -> UnitMetrics {
+    let mut joined = UnitMetrics::default();
+    for metrics in home.units().into_iter().filter_map(|(unit, _)| metrics.get(unit.index())) {
+        joined.join(metrics);
+    }
+    joined
+}
