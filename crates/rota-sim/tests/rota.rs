@@ -5,7 +5,7 @@ use rota_model::{CpuSet, Model, Topology};
 use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, Trace, UnitMetrics};
 use rota_sim::programs::{Hog, Intermittent, Periodic, Probe};
 use rota_sim::rota::Rota;
-use rota_sim::{Costs, Simulation, TaskSpec, Tenants, apart};
+use rota_sim::{CgroupId, Costs, Simulation, TaskSpec, Tenants, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -107,6 +107,47 @@ fn the_demo_keeps_its_promises() {
         }
         for queue in run.policy.queues(&mut run.machine) {
             assert_eq!(queue.missed, 0, "the scheduler's own account: {queue:?}");
+        }
+    });
+}
+
+const OUTSIDERS: &str = r#"
+[host]
+cpus = "0"
+
+[[tenant]]
+name = "busy"
+class = "reserved"
+share = 0.5
+latency = "20ms"
+match = { cgroup = "busy" }
+
+[[tenant]]
+name = "batch"
+class = "background"
+match = { cgroup = "batch" }
+"#;
+
+/// A task that waits among the system's, and turns out to be a background tenant's, is not waited for there any more.
+#[test]
+fn a_waiting_task_that_becomes_anothers_leaves_no_wait_behind() {
+    apart(|| {
+        let model = model(OUTSIDERS, 1);
+        let (mut run, mut tenants) = start(&model, 1);
+        run.spawn(tenants.thread("busy", Hog));
+        run.spawn(tenants.thread("batch", Hog));
+        run.spawn(TaskSpec::new(1, Tenants::SYSTEM, CgroupId::ROOT, Periodic::new(MS, 150 * MS)));
+        settle(&mut run, &tenants);
+        for turn in 0..16 {
+            run.act(|run| run.policy.vanishes(&mut run.machine, "batch"));
+            let until_ns = run.machine.now_ns() + 20 * MS + turn * MS;
+            run.run_until(until_ns);
+            let cgroup = tenants.home("batch").cgroup;
+            run.act(|run| run.policy.appears(&mut run.machine, "batch", cgroup));
+            run.run_until(until_ns + 400 * MS);
+        }
+        for queue in run.policy.queues(&mut run.machine) {
+            assert_eq!(queue.missed, 0, "{queue:?}");
         }
     });
 }

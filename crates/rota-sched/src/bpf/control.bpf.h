@@ -57,17 +57,21 @@ int rehome(struct rota_rehome *arg)
 		return -EINVAL;
 	}
 	while ((p = bpf_iter_scx_dsq_next(&it))) {
+		struct task_ctx *t = task_ctx(p);
 		struct membership m;
-		u64 target;
+		u64 target, now = bpf_ktime_get_ns();
 
-		/* The task's own record is not touched: that changes only under its run queue's lock. */
 		classify(p, &m);
-		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(bpf_ktime_get_ns()));
+		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(now));
 		if (target == dsq)
 			continue;
+		if (t && t->m.queue != m.queue)
+			leave_queue(t, t->m.queue, now);
 		scx_bpf_dsq_move_set_vtime(&it, 0);
 		if (scx_bpf_dsq_move_vtime(&it, p, target, 0))
 			moved++;
+		else if (t)
+			stay_in_queue(t, now);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_rcu_read_unlock();

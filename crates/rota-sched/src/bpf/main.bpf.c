@@ -199,11 +199,13 @@ void STRUCT_OPS(rota_runnable, struct task_struct *p, u64 enq_flags)
 void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
+	u64 now = bpf_ktime_get_ns();
 
 	if (!t || !t->counted)
 		return;
 	t->counted = false;
-	queue_loses_thread(t->m.queue, false, bpf_ktime_get_ns());
+	if (!has_left(t, now))
+		queue_loses_thread(t->m.queue, false, now);
 }
 
 /* The clocks by which newcomers join a line move with those who are served. */

@@ -121,6 +121,7 @@ struct task_ctx {
 	struct membership m;
 	bool counted; /* as runnable in its queue */
 	bool running; /* as running in its queue */
+	u32 left;     /* the number + 1 of a queue that no longer counts it: see leave_queue; 0: none */
 	u32 last_cpu;
 	u64 run_since;
 	u64 vtime;

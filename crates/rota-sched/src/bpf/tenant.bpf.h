@@ -69,6 +69,37 @@ static __always_inline u32 sole_vcpu(struct rota_tenant *tenant, const struct me
 	return tenant->nr_vcpus == 1 ? 0 : ROTA_NONE;
 }
 
+/*
+ * A waiting task is about to be sent to another queue: the one that it leaves counts it no more, or a queue without a
+ * thread would seem to wait. The new one counts it when it runs. The task's own record changes only under its run
+ * queue's lock, which is not held here; so `left` says what was done, and whoever clears it puts the counts right.
+ */
+static __always_inline void leave_queue(struct task_ctx *t, u32 queue, u64 now)
+{
+	if (t->counted && !__sync_lock_test_and_set(&t->left, queue + 1))
+		queue_loses_thread(queue, false, now);
+}
+
+/* It was not sent after all: a CPU has taken it. */
+static __always_inline void stay_in_queue(struct task_ctx *t, u64 now)
+{
+	u32 left = __sync_lock_test_and_set(&t->left, 0);
+
+	if (left)
+		queue_gains_thread(left - 1, false, now);
+}
+
+/* Whether the task's present queue no longer counts it; settles what was left half-way when a CPU took it meanwhile. */
+static __always_inline bool has_left(struct task_ctx *t, u64 now)
+{
+	u32 left = t->left ? __sync_lock_test_and_set(&t->left, 0) : 0;
+
+	if (!left || left == t->m.queue + 1)
+		return left;
+	queue_gains_thread(left - 1, false, now);
+	return false;
+}
+
 /* Moves the task's counts to where it belongs now, if that has changed. */
 __noinline int settle_membership(struct task_struct *p __arg_trusted, u64 now)
 {
@@ -76,17 +107,20 @@ __noinline int settle_membership(struct task_struct *p __arg_trusted, u64 now)
 	u32 epoch = live.membership_epoch;
 	struct membership m;
 	u64 cgroup;
+	bool left;
 
 	if (!t)
 		return 0;
 	cgroup = cgroup_of(p);
-	if (t->epoch == epoch && t->cgroup == cgroup)
+	if (t->epoch == epoch && t->cgroup == cgroup && !t->left)
 		return 0;
 	classify(p, &m);
 	t->cgroup = cgroup;
 	t->epoch = epoch;
-	if (m.queue != t->m.queue && t->counted) {
-		queue_loses_thread(t->m.queue, t->running, now);
+	left = has_left(t, now);
+	if ((m.queue != t->m.queue || left) && t->counted) {
+		if (!left)
+			queue_loses_thread(t->m.queue, t->running, now);
 		queue_gains_thread(m.queue, t->running, now);
 	}
 	t->m = m;

@@ -57,7 +57,7 @@ fn every_vcpu_has_its_share() {
         assert_eq!(tenant["kind"], if ["large", "small"].contains(&name) { "vm" } else { "container" });
         match name {
             "system" => {}
-            // What is kept back for switches and not needed is its own: twice 20 us in a period of 11 ms and 1.1 ms of it.
+            // What is kept back for switches and not needed is its own: twice 20 us of 1.1 ms in each period of 11 ms.
             "small" => {
                 assert!((0.99..1.04).contains(&received), "small is capped and received {received} of it")
             }

@@ -24,7 +24,7 @@ mv /tmp/next $CONFIG
 await logged "db: promised"
 status right
 
-reserve big 0.97 >>$CONFIG
+{ reserve big 0.97 && echo 'vcpus = 2'; } >>$CONFIG
 await logged "big: does not fit"
 status infeasible
 goes_on web
