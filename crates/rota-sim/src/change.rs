@@ -62,13 +62,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             self.machine.cpus[cpu.index()].current = None;
             self.machine.resched(cpu);
         }
-        if !self.machine.task(id).affinity.iter().any(|cpu| self.machine.cpu(cpu).online) {
-            let everywhere = self.machine.everywhere.clone();
-            self.change(id, |task| {
-                task.nr_cpus_allowed = everywhere.count();
-                task.affinity = everywhere;
-            });
-        }
+        self.widen(id);
         let to = self.usable_cpu(id, cpu);
         match (self.machine.task(id).state, self.machine.task(id).realtime) {
             (State::Queued, None) => {
@@ -85,6 +79,17 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
                 self.queue_realtime(to, id, priority, false);
             }
             (State::Blocked | State::Dead | State::Running, _) => {}
+        }
+    }
+
+    /// A task none of whose CPUs is there may run on every CPU from now on (`select_fallback_rq`).
+    pub(crate) fn widen(&mut self, id: TaskId) {
+        if !self.machine.task(id).affinity.iter().any(|cpu| self.machine.cpu(cpu).online) {
+            let everywhere = self.machine.everywhere.clone();
+            self.change(id, |task| {
+                task.nr_cpus_allowed = everywhere.count();
+                task.affinity = everywhere;
+            });
         }
     }
 

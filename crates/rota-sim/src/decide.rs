@@ -20,6 +20,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
 
     /// Queues a task that was blocked.
     pub(crate) fn activate(&mut self, id: TaskId, arrival: Arrival) {
+        self.widen(id);
         let task = &self.machine.tasks[id.index()];
         let mut cpu = task.cpu;
         if task.nr_cpus_allowed > 1 && !task.held && task.realtime.is_none() {

@@ -19,6 +19,7 @@ mod ids;
 mod machine;
 mod mask;
 pub mod observe;
+pub mod peers;
 pub mod policies;
 mod policy;
 mod program;

@@ -199,6 +199,12 @@ impl Machine {
         CgroupId(self.cgroups.len() as u32 - 1)
     }
 
+    /// Sets what a cgroup's `cpu.weight` and `cpu.max` say, before it has a task: a policy may have read them since.
+    pub fn cgroup_limits(&mut self, cgroup: CgroupId, weight: u32, max: Option<(u64, u64)>) {
+        let cgroup = &mut self.cgroups[cgroup.index()];
+        (cgroup.weight, cgroup.max) = (weight, max);
+    }
+
     /// A mask of CPUs of this machine.
     pub fn mask(&self, cpus: impl IntoIterator<Item = CpuId>) -> Rc<CpuMask> {
         Rc::new(CpuMask::of(self.nr_cpus(), cpus))

@@ -7,6 +7,7 @@ use rota_model::Model;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
+use crate::peers::{Cfs, Eevdf, Fair};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::rota::Rota;
 use crate::tenants::Home;
@@ -49,12 +50,38 @@ pub struct Entry {
 }
 
 /// All of them, in the order in which they are shown.
-pub const POLICIES: &[Entry] = &[Entry {
-    name: "rota",
-    label: "Rota",
-    about: "the scheduler's own source, with its planner and its daemon's rules",
-    make: |model| Ok(Box::new(Rota::new(model)?)),
-}];
+pub const POLICIES: &[Entry] = &[
+    Entry {
+        name: "rota",
+        label: "Rota",
+        about: "the scheduler's own source, with its planner and its daemon's rules",
+        make: |model| Ok(Box::new(Rota::new(model)?)),
+    },
+    Entry {
+        name: "eevdf",
+        label: "EEVDF",
+        about: "Linux' own since 6.6, with cpu.weight: equal for reserved tenants, the least for background ones",
+        make: |_| Ok(Box::new(Fair::<Eevdf>::default())),
+    },
+    Entry {
+        name: "eevdf-max",
+        label: "EEVDF, cpu.max",
+        about: "the same, and each reserved tenant's share as its quota",
+        make: |_| Ok(Box::new(Fair::<Eevdf>::with_quotas())),
+    },
+    Entry {
+        name: "cfs",
+        label: "CFS",
+        about: "Linux' own up to 6.5, with cpu.weight",
+        make: |_| Ok(Box::new(Fair::<Cfs>::default())),
+    },
+    Entry {
+        name: "cfs-max",
+        label: "CFS, cpu.max",
+        about: "the same, and each reserved tenant's share as its quota",
+        make: |_| Ok(Box::new(Fair::<Cfs>::with_quotas())),
+    },
+];
 
 /// The policy of that name.
 pub fn find(name: &str) -> Option<&'static Entry> {

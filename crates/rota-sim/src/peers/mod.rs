@@ -1,0 +1,9 @@
+//! Other schedulers, to compare with: each a [`crate::Policy`] on the same machines, programs and observers.
+//!
+//! They take what they need to know from cgroups and tasks: weights, `cpu.max`, affinities. What each one is after,
+//! with its parameters, is in docs/PEERS.md; what each makes of a tenant, in `tenants.rs`.
+
+pub mod fair;
+mod tenants;
+
+pub use fair::{Cfs, Eevdf, Fair};

@@ -1,0 +1,6 @@
+//! The schedulers that Rota is compared with, each against what its documentation and the papers say of it.
+
+mod all;
+mod fair;
+mod limits;
+mod machines;
