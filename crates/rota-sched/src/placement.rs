@@ -1,6 +1,6 @@
 //! Where a table goes in the kernel: each CPU's part of it, decoded once, and each tenant's first vCPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 use rota_model::{CpuSet, TenantId};
@@ -14,6 +14,8 @@ pub struct Placement {
     pub views: Vec<CpuView>,
     /// Each tenant's first vCPU record, and how many follow for it.
     pub first_vcpu: BTreeMap<TenantId, (u32, u32)>,
+    /// Tenants with a vCPU that has slots on several CPUs.
+    pub migrating: BTreeSet<TenantId>,
     /// The table's length in ns.
     pub length_ns: u64,
     /// CPUs of cores that one tenant has to itself.
@@ -48,7 +50,8 @@ impl Placement {
         }
         let marked = |(_, cpu): &(u32, &CpuView)| cpu.flags & layout::CPU_EXCLUSIVE != 0;
         let exclusive = (0..).zip(&views).filter(marked).map(|(cpu, _)| cpu).collect();
-        Ok(Placement { views, first_vcpu, length_ns: u64::from(header.length_ns), exclusive })
+        let migrating = view.vcpus().iter().filter(|vcpu| vcpu.nr_cpus > 1).map(|vcpu| vcpu.tenant).collect();
+        Ok(Placement { views, first_vcpu, migrating, length_ns: u64::from(header.length_ns), exclusive })
     }
 }
 
@@ -67,7 +70,8 @@ fn cpu_view(header: &layout::Header, cpu: &layout::Cpu) -> CpuView {
         vcpus: header.vcpus_offset,
         nr_vcpus: header.nr_vcpus,
         flags: cpu.flags,
-        reserved: [0; 4],
+        homes: header.homes_offset,
+        reserved: [0; 3],
     }
 }
 

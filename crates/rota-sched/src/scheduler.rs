@@ -25,7 +25,7 @@ pub struct Options {
     pub nr_cpus: u32,
     /// CPUs kept for the system. If there are none, tenant 0 is the system's own and has to be given a reservation.
     pub housekeeping: CpuSet,
-    /// How many queues there may be: one a tenant, and one more a vCPU for VMs.
+    /// How many queues there may be: one a vCPU, and one more for each VM; the system's tenant has one a CPU.
     pub queues: u32,
     /// The size of the largest table, in bytes.
     pub table_bytes: u32,
@@ -86,6 +86,8 @@ mod dsq {
 
 struct Known {
     spec: TenantSpec,
+    /// It has so many queues, from its first on.
+    queues: u32,
     record: shared::Tenant,
 }
 
@@ -186,7 +188,9 @@ impl<K: Kernel> Scheduler<K> {
         self.spread_background(&tenant_cpus)?;
         let class =
             if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
-        let spec = TenantSpec { id: SYSTEM, class: Class::Background, vcpus: 1, kind: TenantKind::Container };
+        // Its first queue is number 0 for good: room for a vCPU on each CPU.
+        let vcpus = if options.housekeeping.is_empty() { self.settings.nr_cpus } else { 1 };
+        let spec = TenantSpec { id: SYSTEM, class: Class::Background, vcpus, kind: TenantKind::Container };
         self.enter(spec)?;
         let mut tenants = self.tenants.borrow_mut();
         let system = tenants.get_mut(&SYSTEM).context("the system was entered")?;
@@ -215,10 +219,10 @@ impl<K: Kernel> Scheduler<K> {
         let mut tenants = self.tenants.borrow_mut();
         let known = tenants.get(&spec.id);
         let needs = queues_needed(&spec);
-        let former = known.map(|known| (known.record.first_queue, queues_needed(&known.spec)));
-        let first_queue = match former {
-            Some((first, count)) if count == needs => first,
-            _ => self.new_queues(needs)?,
+        let former = known.map(|known| (known.record.first_queue, known.queues));
+        let (first_queue, queues) = match former {
+            Some((first, count)) if count >= needs => (first, count),
+            _ => (self.new_queues(needs)?, needs),
         };
         let mut record = known.map_or_else(shared::Tenant::zeroed, |known| known.record);
         if known.is_none() {
@@ -242,7 +246,7 @@ impl<K: Kernel> Scheduler<K> {
             record.promised_from = 0;
         }
         self.kernel.put("tenants", spec.id, &record)?;
-        tenants.insert(spec.id, Known { spec, record });
+        tenants.insert(spec.id, Known { spec, queues, record });
         Ok(former.filter(|&(first, _)| first != first_queue))
     }
 
@@ -270,7 +274,7 @@ impl<K: Kernel> Scheduler<K> {
         let Some(known) = known else { return Ok(()) };
         self.kernel.put("tenants", id, &shared::Tenant { class: shared::class::NONE, ..known.record })?;
         self.memberships_changed()?;
-        self.numbers.borrow_mut().free(known.record.first_queue, queues_needed(&known.spec));
+        self.numbers.borrow_mut().free(known.record.first_queue, known.queues);
         Ok(())
     }
 
@@ -403,6 +407,8 @@ impl<K: Kernel> Scheduler<K> {
             let first = placement.first_vcpu.get(&id);
             known.record.first_vcpu[buffer] =
                 first.filter(|&&(_, count)| count >= known.spec.vcpus).map_or(NONE, |&(first, _)| first);
+            known.record.migrates &= !(1 << buffer);
+            known.record.migrates |= u32::from(placement.migrating.contains(&id)) << buffer;
             self.kernel.put("tenants", id, &known.record)?;
         }
         Ok(())
@@ -485,7 +491,7 @@ impl<K: Kernel> Scheduler<K> {
     pub fn queues(&self) -> Result<Vec<QueueAccount>> {
         let mut accounts = Vec::new();
         for (&id, known) in self.tenants.borrow().iter() {
-            for offset in 0..queues_needed(&known.spec) {
+            for offset in 0..queues_counted(&known.spec) {
                 let entry = self.kernel.entry("queues", known.record.first_queue + offset)?;
                 let vcpu = offset.checked_sub(1);
                 accounts.push(QueueAccount::decode(
@@ -533,10 +539,16 @@ impl TenantSpec {
     }
 }
 
-/// A container has one queue; a VM one for its monitor's threads and one a vCPU.
-fn queues_needed(spec: &TenantSpec) -> u32 {
+/// Those that threads wait in and that have accounts: a container has one queue; a VM one for its monitor's threads and
+/// one a vCPU.
+fn queues_counted(spec: &TenantSpec) -> u32 {
     match spec.kind {
         TenantKind::Container => 1,
         TenantKind::Vm => 1 + spec.vcpus,
     }
+}
+
+/// A container has as many entries as vCPUs: each is claimed in one of its own (`handover.bpf.h`).
+fn queues_needed(spec: &TenantSpec) -> u32 {
+    queues_counted(spec).max(spec.vcpus)
 }

@@ -62,7 +62,7 @@ structures! {
         nr_vcpus: u32,
         first_queue: u32,
         first_vcpu: [u32; NR_BUFFERS],
-        reserved: u32,
+        migrates: u32,
         latency_ns: u64,
         promised_from: u64,
     }
@@ -79,7 +79,8 @@ structures! {
         vcpus: u32,
         nr_vcpus: u32,
         flags: u32,
-        reserved: [u32; 4],
+        homes: u32,
+        reserved: [u32; 3],
     }
     VcpuThread = "rota_vcpu_thread" {
         tenant: u32,

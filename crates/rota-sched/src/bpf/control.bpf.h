@@ -34,7 +34,7 @@ int publish_table(struct rota_publish *arg)
 	arg->from_ns = from;
 	arg->stored_ns = now;
 	/* So that every CPU sets its timer for the change-over, even one that had nothing to wait for. */
-	bpf_for (cpu, 0, nr_cpus)
+	bpf_for (cpu, 0, nr_host_cpus)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
@@ -92,7 +92,7 @@ int kick_all(void *unused)
 {
 	u32 cpu;
 
-	bpf_for (cpu, 0, nr_cpus)
+	bpf_for (cpu, 0, nr_host_cpus)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }

@@ -25,17 +25,17 @@ static __always_inline bool is_exclusive(u32 buffer, u32 cpu)
 static __always_inline u32 open_cpu(struct task_struct *p)
 {
 	struct bpf_cpumask *mask;
-	u32 cpu = nr_cpus;
+	u32 cpu = nr_host_cpus;
 
 	bpf_rcu_read_lock();
 	mask = open_mask;
 	if (mask)
 		cpu = bpf_cpumask_any_and_distribute((const struct cpumask *)mask, p->cpus_ptr);
 	mask = housekeeping_mask;
-	if (cpu >= nr_cpus && mask)
+	if (cpu >= nr_host_cpus && mask)
 		cpu = bpf_cpumask_any_and_distribute((const struct cpumask *)mask, p->cpus_ptr);
 	bpf_rcu_read_unlock();
-	return cpu < nr_cpus ? cpu : ROTA_NONE;
+	return cpu < nr_host_cpus ? cpu : ROTA_NONE;
 }
 
 static __always_inline bool is_housekeeping(u32 cpu)
@@ -56,7 +56,7 @@ static __always_inline s32 make_masks(u32 buffer)
 			bpf_cpumask_release(open);
 		return -ENOMEM;
 	}
-	bpf_for (cpu, 0, nr_cpus) {
+	bpf_for (cpu, 0, nr_host_cpus) {
 		if (is_housekeeping(cpu))
 			bpf_cpumask_set_cpu(cpu, kept);
 		else if (!is_exclusive(buffer, cpu))

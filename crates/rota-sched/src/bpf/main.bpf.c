@@ -8,6 +8,7 @@
  *   table.bpf.h    which vCPU owns a CPU now
  *   tenant.bpf.h   which tenant and queue a task belongs to
  *   account.bpf.h  service, blackouts, lost time
+ *   handover.bpf.h  a vCPU with slots on several CPUs: who has it, and who gets it next
  *   slot.bpf.h     a CPU in its slot, and the timer that ends it
  *   pick.bpf.h     what a CPU runs next
  *   exclusive.bpf.h  cores that one tenant has to itself
@@ -23,6 +24,7 @@
 #include "table.bpf.h"
 #include "tenant.bpf.h"
 #include "account.bpf.h"
+#include "handover.bpf.h"
 #include "slot.bpf.h"
 #include "exclusive.bpf.h"
 #include "pick.bpf.h"
@@ -45,7 +47,7 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 
 	settle_membership(p, now);
 	cpu = wake_cpu(p, now);
-	return cpu < nr_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
+	return cpu < nr_host_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
 }
 
 /* The task's place in the queue: siblings share by thread weight, the threads of shared and background tenants carry
@@ -68,7 +70,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	struct task_ctx *t = task_ctx(p);
 	struct queue_ctx *q;
 	u64 now, dsq;
-	u32 cpu;
+	u32 cpu, level;
 
 	if (!t || is_bound_kernel_thread(p)) {
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | SCX_ENQ_PREEMPT);
@@ -89,7 +91,9 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		cpu = (u32)dsq;
 	else if (!(enq_flags & SCX_ENQ_WAKEUP) && dsq != DSQ_SHARED)
 		cpu = wake_cpu(p, now); /* the CPU that it was on until now goes on with something else */
-	tell(cpu < nr_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
+	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
+	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))
+		tell_others(p, &t->m, level, now);
 }
 
 /* Where what ran until now would wait, if it would go on; 0 if not. */
@@ -147,27 +151,28 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 /* Nothing to run. The timer is set if a thread waits for a slot of this CPU, or a new table is about to come. */
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
-	struct queue_ctx *owner = c->slot_queue == ROTA_NONE ? NULL : queue_ctx(c->slot_queue);
-
 	c->picked = ROTA_LEVEL_IDLE;
-	c->until_ns = c->slot_end;
-	if (table_next(c->now) != ROTA_NEVER || anyone_waits(cpu))
-		arm(c, c->slot_end);
-	/* A thread counted as waiting may be on its way into the queue: look again, once a slot. */
-	if (owner && queue_waits(owner) && !c->retried) {
-		c->retried = true;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	}
+	c->until_ns = min_time(c->slot_end, c->look_at);
+	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
+	__sync_lock_test_and_set(&c->dozes, 1);
+	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && !anyone_waits(cpu))
+		return;
+	c->dozes = 0;
+	arm(c, c->until_ns);
 }
 
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct owner slot;
+	bool finds;
 
 	if (!c)
 		return;
 	c->overtaken = false;
+	c->dozes = 0;
+	c->claimed = ROTA_NONE;
+	c->look_at = ROTA_NEVER;
 	c->now = bpf_ktime_get_ns();
 	table_look_up(cpu, c->now, &slot);
 	settle_prev(prev, cpu, c->now);
@@ -175,12 +180,15 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	c->buffer = slot.buffer;
 	c->exclusive = is_exclusive(slot.buffer, cpu);
 	c->prev_dsq = dsq_of_prev(prev, cpu, slot.buffer, c->now);
-	if (c->housekeeping ? !pick_housekeeping(cpu) : !pick_tenant(cpu)) {
+	finds = c->housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
+	hold_claimed(c);
+	if (!finds) {
 		go_idle(c, cpu);
 		return;
 	}
 	if (c->keeps_prev)
 		keep_prev(c, cpu, prev);
+	c->until_ns = min_time(c->until_ns, c->look_at);
 	arm(c, c->until_ns);
 }
 
@@ -238,6 +246,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (c->overtaken && !is_bound_kernel_thread(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
+	starts_serving(c);
 	t->running = true;
 	t->run_since = now;
 	service_begins(cpu, t->m.queue, t->m.tenant, now);
@@ -248,20 +257,13 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	move_clocks(c, t);
 }
 
-void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
+/* What a task used is counted for it and for its queue. */
+static __always_inline void settle_task(struct task_struct *p, struct task_ctx *t, u32 cpu, bool runnable, u64 now)
 {
-	struct task_ctx *t = task_ctx(p);
-	u32 cpu = scx_bpf_task_cpu(p);
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	u64 now = bpf_ktime_get_ns(), used;
-	struct rota_tenant *tenant;
-	struct queue_ctx *q;
+	struct queue_ctx *q = queue_ctx(t->m.queue);
+	struct rota_tenant *tenant = tenant_of(t->m.tenant);
+	u64 used;
 
-	if (!c || !t)
-		return;
-	c->other_since = now;
-	q = queue_ctx(t->m.queue);
-	tenant = tenant_of(t->m.tenant);
 	if (!q || !tenant || !t->running)
 		return;
 	t->running = false;
@@ -270,6 +272,20 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	used = now - t->run_since;
 	t->vtime += used * 100 / (p->scx.weight ?: 1);
 	__sync_fetch_and_add(&q->fair_vtime, used * 100 / (tenant->weight ?: 100));
+}
+
+void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *t = task_ctx(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 now = bpf_ktime_get_ns();
+
+	if (!c || !t)
+		return;
+	c->other_since = now;
+	settle_task(p, t, cpu, runnable, now);
+	stops_serving(c, now);
 }
 
 void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
@@ -312,6 +328,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 		return -EINVAL;
 	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
+	c->held = c->serving = ROTA_NONE;
 	c->until_ns = c->slot_end = ROTA_NEVER;
 	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
@@ -326,7 +343,7 @@ s32 STRUCT_OPS_SLEEPABLE(rota_init)
 	u32 i;
 
 	error = error ?: scx_bpf_create_dsq(DSQ_SHARED, -1);
-	bpf_for (i, 0, nr_cpus) {
+	bpf_for (i, 0, nr_host_cpus) {
 		if (error)
 			break;
 		error = init_cpu(i);

@@ -54,8 +54,8 @@ static __always_inline u64 crowd_until(struct cpu_ctx *c, u32 queue, u64 until)
 	return min_time(until, c->now + quantum(q->nr_runnable));
 }
 
-/* Runs vCPU `index` of a tenant: its queue, and for a VM its monitor's other threads in turn with it. */
-__noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
+/* Runs threads of vCPU `index` of a tenant: of its queue, and for a VM its monitor's others in turn with it. */
+__noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct cpu_ctx *c = cpu_ctx(cpu);
@@ -77,6 +77,36 @@ __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 unt
 	       serve(cpu, DSQ_QUEUE(first ? own : service), level, until);
 }
 
+/* Runs vCPU `index` of a tenant, if no other CPU does. */
+__noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 entry;
+
+	if (!tenant || !c)
+		return false;
+	entry = vcpu_entry(tenant, index);
+	if (!claim_vcpu(cpu, entry, level))
+		return false;
+	if (serve_threads(cpu, tenant_id, index, level, until))
+		return true;
+	unclaim(c, entry);
+	return false;
+}
+
+/* Nobody to run in a slot. If a thread of the owner is on its way into the queue, the CPU will look again. */
+static __always_inline void look_again(struct cpu_ctx *c)
+{
+	struct queue_ctx *owner = queue_ctx(c->slot_queue);
+
+	/* After unclaim: whoever lets go of the vCPU, or queues a thread, has changed the counts before. */
+	if (!owner || !queue_waits(owner) || scx_bpf_dsq_nr_queued(DSQ_QUEUE(c->slot_queue)) > 0)
+		return;
+	c->look_at = c->now + c->look_ns;
+	c->look_ns *= 2;
+}
+
 __noinline bool serve_owner(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
@@ -87,16 +117,20 @@ __noinline bool serve_owner(u32 cpu)
 	tenant = tenant_of(c->slot_tenant);
 	if (!tenant)
 		return false;
-	if (!serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
-		if (tenant->nr_vcpus == 1 || tenant->kind == ROTA_KIND_VM || c->slot_hungry)
-			return false;
-		/* Marked first, looked at again after: a waker does the two in the opposite order. */
-		mark_hungry(c, c->slot_index);
-		if (!serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end))
-			return false;
+	if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
+		clear_hungry(c);
+		return true;
 	}
-	clear_hungry(c);
-	return true;
+	/* Marked first, looked at again after: a waker does the two in the opposite order. */
+	if (tenant->nr_vcpus > 1 && tenant->kind != ROTA_KIND_VM && !c->slot_hungry) {
+		mark_hungry(c, c->slot_index);
+		if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
+			clear_hungry(c);
+			return true;
+		}
+	}
+	look_again(c);
+	return false;
 }
 
 /* The record of the vCPU that is number `local` of those with slots on this CPU. */
@@ -122,7 +156,35 @@ static __always_inline bool vcpu_waits(struct rota_table_vcpu *vcpu, u64 prev_ds
 	       scx_bpf_dsq_nr_queued(service) > 0;
 }
 
-/* Whether local vCPU `local` has a thread for this CPU; for the second level, only if it is uncapped. */
+/* Whether a vCPU with slots on several CPUs does here what it does outside of them: on its trailing CPU. */
+static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct cpu_ctx *c, u32 cpu)
+{
+	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
+	struct queue_ctx *v = tenant ? queue_ctx(vcpu_entry(tenant, vcpu->index)) : NULL;
+	u64 trailing;
+
+	if (!v)
+		return false;
+	trailing = v->trailing;
+	return trailing >> 16 == c->slot_generation ? (u16)trailing == cpu : vcpu->home_cpu == cpu;
+}
+
+/* Whether any thread of it would run, be it on another CPU now: its next slot may be here. */
+static __always_inline bool may_come(const struct rota_table_vcpu *vcpu)
+{
+	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
+	struct queue_ctx *q;
+
+	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
+		return false;
+	q = queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
+	return q && q->nr_runnable;
+}
+
+/*
+ * Whether local vCPU `local` has a thread for this CPU: for the second level, if it is uncapped and this is its CPU;
+ * or for one of its coming slots.
+ */
 __noinline bool local_waits(u32 cpu, u32 local, bool second_level)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
@@ -133,7 +195,15 @@ __noinline bool local_waits(u32 cpu, u32 local, bool second_level)
 		return false;
 	view = cpu_view(c->buffer, cpu);
 	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
-	return vcpu && !(second_level && (vcpu->flags & ROTA_VCPU_CAPPED)) && vcpu_waits(vcpu, c->prev_dsq);
+	if (!vcpu || (second_level && (vcpu->flags & ROTA_VCPU_CAPPED)))
+		return false;
+	if (vcpu->nr_cpus > 1) {
+		if (second_level && !trails(vcpu, c, cpu))
+			return false;
+		if (!second_level && may_come(vcpu))
+			return true;
+	}
+	return vcpu_waits(vcpu, c->prev_dsq);
 }
 
 /* How many of this CPU's vCPUs take part in its second level. */

@@ -4,6 +4,8 @@
  *
  * A thread of a reserved tenant with slots waits in its queue, which each of its slots serves. Its home is the CPU that
  * the table gives to its vCPU; being enqueued under that CPU's lock, it cannot slip between "nobody waits" and "idle".
+ * A vCPU with slots on several CPUs has its home where its slot is in force, or else where its last one was; a thread
+ * that is queued while that changes is found by the rules of handover.bpf.h.
  * A thread that may not run on any CPU of its tenant waits pinned to its own CPU, and lives on that CPU's floor.
  */
 #ifndef ROTA_PLACE_BPF_H
@@ -13,7 +15,7 @@
 #include "slot.bpf.h"
 
 #define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
-#define HOMES_MAX   64
+#define HOMES_MAX   ROTA_VCPU_CPUS_MAX /* looked at for a task that may not run everywhere */
 
 /* Whether the task has to stay on its CPU for a moment. While a BPF program runs, this holds its own task once more. */
 static __always_inline bool is_held(struct task_struct *p)
@@ -27,7 +29,7 @@ static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 
 	if (is_held(p))
 		return cpu == scx_bpf_task_cpu(p);
-	if (p->nr_cpus_allowed >= nr_cpus)
+	if (p->nr_cpus_allowed >= nr_host_cpus)
 		return true;
 	bpf_rcu_read_lock(); /* the programs of control.bpf.h run outside of it */
 	may = bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
@@ -43,18 +45,39 @@ static __always_inline u32 first_vcpu(const struct rota_tenant *tenant, u32 buff
 	return buffer ? tenant->first_vcpu[1] : tenant->first_vcpu[0];
 }
 
-/* The CPU of the tenant's vCPU `index` in the table in force; ROTA_NONE if it has no slots there. */
-static __always_inline u32 home_of(struct rota_tenant *tenant, u32 index, u32 buffer)
+/* The number of the tenant's vCPU `index` in a buffer's table; ROTA_NONE if it has no slots there. */
+static __always_inline u32 vcpu_number(const struct rota_tenant *tenant, u32 index, u32 buffer)
 {
-	struct rota_table_vcpu *vcpu;
-	struct rota_cpu_view *view;
 	u32 first = first_vcpu(tenant, buffer);
 
-	if (first == ROTA_NONE || index >= tenant->nr_vcpus)
-		return ROTA_NONE;
-	view = cpu_view(buffer, 0);
-	vcpu = view ? table_vcpu(buffer, view, first + index) : NULL;
-	return vcpu ? vcpu->home_cpu : ROTA_NONE;
+	return first == ROTA_NONE || index >= tenant->nr_vcpus ? ROTA_NONE : first + index;
+}
+
+static __always_inline struct rota_table_vcpu *vcpu_of(const struct rota_tenant *tenant, u32 index, u32 buffer)
+{
+	u32 number = vcpu_number(tenant, index, buffer);
+	struct rota_cpu_view *view = number == ROTA_NONE ? NULL : cpu_view(buffer, 0);
+
+	return view ? table_vcpu(buffer, view, number) : NULL;
+}
+
+/* The CPU on which a slot of the tenant's vCPU is in force, or else its trailing CPU; ROTA_NONE if it has no slots. */
+__noinline u32 home_of(u32 tenant_id, u32 index, u32 buffer, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct rota_table_vcpu *vcpu = tenant ? vcpu_of(tenant, index, buffer) : NULL;
+	struct queue_ctx *v;
+	u64 generation;
+	u32 cpu;
+
+	if (!vcpu || vcpu->nr_cpus <= 1)
+		return vcpu ? vcpu->home_cpu : ROTA_NONE;
+	cpu = cpu_in_force(buffer, vcpu_number(tenant, index, buffer), now);
+	if (cpu != ROTA_NONE)
+		return cpu;
+	v = queue_ctx(vcpu_entry(tenant, index));
+	generation = buffer ? live.tables[1].generation : live.tables[0].generation;
+	return v && v->trailing >> 16 == generation ? (u16)v->trailing : vcpu->home_cpu;
 }
 
 static __always_inline bool has_slots(struct rota_tenant *tenant, u32 buffer)
@@ -62,20 +85,32 @@ static __always_inline bool has_slots(struct rota_tenant *tenant, u32 buffer)
 	return tenant->class == ROTA_CLASS_RESERVED && first_vcpu(tenant, buffer) != ROTA_NONE;
 }
 
-/* A CPU of the tenant on which the task may run; ROTA_NONE if there is none. */
-__noinline u32 some_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 first, u32 buffer)
+/*
+ * A CPU of the tenant's vCPU `sole`, or of any of its vCPUs if that is ROTA_NONE, on which the task may run; ROTA_NONE
+ * if there is none. The table lists the CPUs of a tenant's vCPUs one after the other: it is begun with the one that is
+ * number `first` among these.
+ */
+__noinline u32 some_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 sole, u32 first, u32 buffer)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	u32 i;
+	struct rota_table_vcpu *from, *to;
+	struct rota_cpu_view *view;
+	u32 i, homes;
 
 	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
+	from = vcpu_of(tenant, sole == ROTA_NONE ? 0 : sole, buffer);
+	to = vcpu_of(tenant, sole == ROTA_NONE ? tenant->nr_vcpus - 1 : sole, buffer);
+	view = from && to ? cpu_view(buffer, 0) : NULL;
+	if (!view)
+		return ROTA_NONE;
+	homes = to->first_home + to->nr_cpus - from->first_home;
 	bpf_for (i, 0, HOMES_MAX) {
 		u32 cpu;
 
-		if (i >= tenant->nr_vcpus)
+		if (i >= homes)
 			break;
-		cpu = home_of(tenant, (first + i) % tenant->nr_vcpus, buffer);
+		cpu = home_at(buffer, view, from, (first + i) % homes);
 		if (cpu != ROTA_NONE && may_run_on(p, cpu))
 			return cpu;
 	}
@@ -115,7 +150,7 @@ __noinline u64 background_dsq(struct task_struct *p __arg_trusted, u32 buffer)
 {
 	u32 cpu = live.background_ring[(u32)p->pid % ROTA_RING];
 
-	if (cpu >= nr_cpus || !may_run_on(p, cpu))
+	if (cpu >= nr_host_cpus || !may_run_on(p, cpu))
 		cpu = scx_bpf_task_cpu(p);
 	if (!is_exclusive(buffer, cpu))
 		return DSQ_BACKGROUND(cpu);
@@ -130,7 +165,7 @@ static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
 {
 	if (is_held(p))
 		return is_exclusive(buffer, scx_bpf_task_cpu(p)) ? DSQ_PINNED(scx_bpf_task_cpu(p)) : DSQ_SHARED;
-	if (p->nr_cpus_allowed >= nr_cpus || open_cpu(p) != ROTA_NONE)
+	if (p->nr_cpus_allowed >= nr_host_cpus || open_cpu(p) != ROTA_NONE)
 		return DSQ_SHARED;
 	return DSQ_PINNED(scx_bpf_task_cpu(p));
 }
@@ -140,7 +175,6 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct membership m = {.tenant = tenant_id, .vcpu = vcpu, .queue = queue};
-	u32 sole;
 
 	if (!tenant)
 		return DSQ_QUEUE(SYSTEM_QUEUE);
@@ -157,17 +191,15 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	}
 	if (!has_slots(tenant, buffer))
 		return background_dsq(p, buffer);
-	if (p->nr_cpus_allowed >= nr_cpus && !is_held(p))
+	if (p->nr_cpus_allowed >= nr_host_cpus && !is_held(p))
 		return DSQ_QUEUE(queue);
-	sole = sole_vcpu(tenant, &m);
-	if (sole != ROTA_NONE ? may_run_on(p, home_of(tenant, sole, buffer))
-			      : some_home(p, tenant_id, 0, buffer) != ROTA_NONE)
+	if (some_home(p, tenant_id, sole_vcpu(tenant, &m), 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
 	return pinned_dsq(p, buffer);
 }
 
 /* A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. */
-__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u32 buffer)
+__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u32 buffer, u64 now)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
@@ -183,7 +215,7 @@ __noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u
 			continue;
 		index = __builtin_ctzll(seen);
 		bit = 1ULL << index;
-		cpu = home_of(tenant, word * 64 + index, buffer);
+		cpu = home_of(tenant_id, word * 64 + index, buffer, now);
 		if (cpu == ROTA_NONE || !may_run_on(p, cpu))
 			continue;
 		if (__sync_fetch_and_and(bits, ~bit) & bit)
@@ -192,7 +224,7 @@ __noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	return ROTA_NONE;
 }
 
-/* Whether vCPU `index` of the tenant owns its home CPU now and the CPU serves somebody else. */
+/* Whether vCPU `index` of the tenant owns the CPU now, which serves somebody else. */
 __noinline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
 {
 	struct owner owner;
@@ -220,7 +252,7 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 
 	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
-	best = take_hungry(p, tenant_id, buffer);
+	best = take_hungry(p, tenant_id, buffer, now);
 	if (best != ROTA_NONE)
 		return best;
 	bpf_for (i, 0, HOMES_TRIED) {
@@ -229,7 +261,7 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 
 		if (i >= tenant->nr_vcpus)
 			break;
-		cpu = home_of(tenant, index, buffer);
+		cpu = home_of(tenant_id, index, buffer, now);
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
 		if (!c || !may_run_on(p, cpu))
 			continue;
@@ -240,7 +272,7 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 			best = cpu;
 		}
 	}
-	return best != ROTA_NONE ? best : some_home(p, tenant_id, first, buffer);
+	return best != ROTA_NONE ? best : some_home(p, tenant_id, ROTA_NONE, first, buffer);
 }
 
 #endif /* ROTA_PLACE_BPF_H */

@@ -33,6 +33,8 @@
 #define ROTA_PINNED_WAIT_NS  20000000ULL
 /* What has waited this long on a CPU that has no unreserved time takes a grant from a slot; it is counted as lost. */
 #define ROTA_STARVING_NS 5000000000ULL
+/* A slot's owner is on its way into its queue: the CPU looks again after this, then after twice that, and so on. */
+#define ROTA_LOOK_AGAIN_NS 10000ULL
 /* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */
 #define ROTA_LATE_MIN_NS 20000ULL
 
@@ -77,11 +79,11 @@ struct rota_tenant {
 	__u32 kind;  /* enum rota_kind */
 	__u32 weight;
 	__u32 nr_vcpus;
-	__u32 first_queue;		   /* a VM's vCPU k has queue first_queue + 1 + k */
+	__u32 first_queue;		   /* a VM's vCPU k has queue first_queue + 1 + k: see also vcpu_entry */
 	__u32 first_vcpu[ROTA_NR_BUFFERS]; /* in each table buffer; ROTA_NONE: it has no slots there */
-	__u32 reserved;
-	__u64 latency_ns;    /* promised bound */
-	__u64 promised_from; /* CLOCK_MONOTONIC: when the promise came into force */
+	__u32 migrates;			   /* bit k: in buffer k a vCPU of it has slots on several CPUs */
+	__u64 latency_ns;		   /* promised bound */
+	__u64 promised_from;		   /* CLOCK_MONOTONIC: when the promise came into force */
 };
 
 /* One CPU's part of the table in one buffer, decoded by the loader before the table is published. */
@@ -98,7 +100,8 @@ struct rota_cpu_view {
 	__u32 vcpus; /* byte offset of the vCPU records, and their number */
 	__u32 nr_vcpus;
 	__u32 flags; /* of the table's CPU */
-	__u32 reserved[4];
+	__u32 homes; /* byte offset of the vCPUs' lists of CPUs */
+	__u32 reserved[3];
 };
 
 /* A vCPU thread of a VM, by thread id. */

@@ -6,7 +6,7 @@
 #define ROTA_SLOT_BPF_H
 
 #include "account.bpf.h"
-#include "table.bpf.h"
+#include "handover.bpf.h"
 #include "tenant.bpf.h"
 
 /* Which bit of which queue stands for vCPU `index`: only hints, so numbers beyond the words may share a bit. */
@@ -61,6 +61,9 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 		c->slot_end = owner->end_ns;
 		return 0;
 	}
+	/* A mark may be the next slot's by now, on another CPU. */
+	if (c->slot_moves)
+		c->slot_hungry = 0;
 	clear_hungry(c);
 	check_generation(c, owner, now);
 	c->slot_start = owner->start_ns;
@@ -70,7 +73,8 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	c->slot_queue = ROTA_NONE;
 	c->slot_tenant = ROTA_NONE;
 	c->slot_lost_ns = 0;
-	c->retried = false;
+	c->slot_moves = false;
+	c->look_ns = ROTA_LOOK_AGAIN_NS;
 	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
 		return 0;
 	view = cpu_view(owner->buffer, cpu);
@@ -81,6 +85,9 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	c->slot_tenant = vcpu->tenant;
 	c->slot_index = vcpu->index;
 	c->slot_queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
+	c->slot_moves = vcpu->nr_cpus > 1;
+	if (c->slot_moves)
+		trail(vcpu_entry(tenant, vcpu->index), owner->generation, cpu);
 	return 0;
 }
 
@@ -102,6 +109,7 @@ static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 	struct owner slot;
 
 	c->overtaken = true;
+	serves_no_more(c);
 	if (c->other_since) {
 		settle_other(c, cpu, now);
 		c->other_since = now;

@@ -13,9 +13,9 @@
 
 const volatile struct rota_settings settings SEC(".rodata.settings");
 
-#define nr_cpus	    settings.nr_cpus
-#define nr_queues   settings.nr_queues
-#define table_bytes settings.table_bytes
+#define nr_host_cpus settings.nr_cpus
+#define nr_queues    settings.nr_queues
+#define table_bytes  settings.table_bytes
 
 /* The kernel's dispatch queues that we use. */
 #define DSQ_QUEUE(queue)    ((1ULL << 32) | (queue)) /* of one queue: a reserved tenant's, or the system's */
@@ -44,6 +44,10 @@ struct queue_ctx {
 	u64 vtime;		       /* of the thread last started: newcomers begin here */
 	u64 fair_vtime;		       /* of the whole tenant, for shared and background tenants */
 	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
+	/* Of one vCPU, not of the queue: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
+	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
+	u32 wanted_by;	/* the CPU to be kicked when it is let go of, + 1; 0: none */
+	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
 };
 
 /* One line of the floor: what of its grant is left (0: it has none now), and when it was last served or had nobody. */
@@ -70,14 +74,22 @@ struct cpu_ctx {
 	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
 	bool housekeeping;
 	bool exclusive;	    /* in the table in force: see exclusive.bpf.h */
-	bool retried;	    /* in this slot: see the end of dispatch */
 	bool overtaken;	    /* a slot ended or its owner woke since dispatch last decided: see running */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
+	u32 dozes;	    /* it idles without a timer: see rouse */
 	/* One run of dispatch. */
 	u64 now;
 	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
 	u32 buffer;   /* of the table in force */
+	u64 look_at;  /* the owner's thread is on its way: when to look for it again; ROTA_NEVER */
+	/* Entries and claims of vCPUs (handover.bpf.h), ROTA_NONE: none. */
+	u32 claimed; /* by the run of dispatch */
+	u32 claim;
+	u32 held; /* by what dispatch chose last */
+	u32 held_claim;
+	u32 serving; /* by what is on the CPU */
+	u32 serving_claim;
 	/* The slot in force: start, end and owner. */
 	u64 slot_start;
 	u64 slot_end;
@@ -88,6 +100,8 @@ struct cpu_ctx {
 	u32 slot_queue;	  /* the owner's; ROTA_NONE: idle */
 	u32 slot_hungry;  /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
 	u64 slot_lost_ns; /* already counted as lost, for any cause */
+	bool slot_moves;  /* the owner has slots on other CPUs as well */
+	u64 look_ns;	  /* how long until the next look for it */
 	/* The second level. */
 	u64 epoch_end;
 	u64 epoch_generation;
@@ -140,7 +154,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ROTA_NR_BUFFERS); /* times nr_cpus, set by the loader */
+	__uint(max_entries, ROTA_NR_BUFFERS); /* times nr_host_cpus, set by the loader */
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, u32);
 	__type(value, struct rota_cpu_view);

@@ -50,7 +50,7 @@ static __always_inline u64 table_next(u64 now)
 
 static __always_inline struct rota_cpu_view *cpu_view(u32 buffer, u32 cpu)
 {
-	u32 index = buffer * nr_cpus + cpu;
+	u32 index = buffer * nr_host_cpus + cpu;
 
 	return bpf_map_lookup_elem(&views, &index);
 }

@@ -27,7 +27,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 {
 	struct task_ctx *t = task_ctx(p);
 	struct rota_tenant *tenant = t ? tenant_of(t->m.tenant) : NULL;
-	u32 buffer = table_in_force(now), sole;
+	u32 buffer = table_in_force(now), sole, cpu;
 
 	if (!tenant)
 		return ROTA_NONE;
@@ -40,8 +40,12 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 		if (!has_slots(tenant, buffer))
 			break;
 		sole = sole_vcpu(tenant, &t->m);
-		return sole != ROTA_NONE ? home_of(tenant, sole, buffer)
-					 : choose_home(p, t->m.tenant, t->last_cpu, now);
+		if (sole == ROTA_NONE)
+			return choose_home(p, t->m.tenant, t->last_cpu, now);
+		cpu = home_of(t->m.tenant, sole, buffer, now);
+		if (!migrates(tenant, buffer) || cpu == ROTA_NONE || may_run_on(p, cpu))
+			return cpu;
+		return some_home(p, t->m.tenant, sole, 0, buffer);
 	}
 	return (u32)background_dsq(p, buffer);
 }
@@ -72,7 +76,7 @@ static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, const struct mem
 	return vcpu && !(vcpu->flags & ROTA_VCPU_CAPPED) ? ROTA_LEVEL_SECOND : ROTA_LEVEL_IDLE;
 }
 
-/* Tells CPU `cpu` that a thread of this tenant waits, if it should act on it. */
+/* Tells CPU `cpu` that a thread of this tenant waits, if it should act on it. Returns the level it would have there. */
 __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 {
 	struct membership m = {.tenant = tenant_id, .vcpu = vcpu};
@@ -83,13 +87,101 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 	if (!c || !tenant)
 		return 0;
 	level = level_on(c, cpu, &m, tenant, now);
-	if (level > c->level) {
+	/* What is in a slot that was marked hungry is not the owner's, whatever it was when it started. */
+	if (level > c->level || (level == ROTA_LEVEL_OWNER && c->slot_hungry)) {
 		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (!c->armed_ns && c->level == ROTA_LEVEL_IDLE) {
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE); /* so that it sets its timer for the slot */
 	}
+	return level;
+}
+
+/*
+ * A CPU in whose slot for vCPU `index` of the tenant nobody of it runs, if a thread of it is queued at `now` and has
+ * been counted. It is told if it may have found nobody before; if it has not come to its slot yet it will look, and see
+ * at least the counts.
+ */
+__noinline int tell_slot(u32 tenant_id, u32 index, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	u32 buffer = table_in_force(now), number, cpu, claim;
+	struct queue_ctx *v;
+	struct owner owner;
+	struct cpu_ctx *c;
+
+	if (!tenant || !migrates(tenant, buffer))
+		return 0;
+	number = vcpu_number(tenant, index, buffer);
+	cpu = number == ROTA_NONE ? ROTA_NONE : cpu_in_force(buffer, number, now);
+	c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
+	v = queue_ctx(vcpu_entry(tenant, index));
+	if (!c || !v)
+		return 0;
+	/* Reads, and orders what was counted before what is read from now on. */
+	claim = __sync_fetch_and_or(&v->claimed_by, 0);
+	table_look_up(cpu, now, &owner);
+	if (c->slot_vcpu == number && c->slot_start == owner.start_ns && c->slot_generation == owner.generation &&
+	    (claim & ~CLAIM_SECOND) != cpu + 1) {
+		c->overtaken = true;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
 	return 0;
+}
+
+/* The CPUs of the tenant that idle without a timer, and may have a slot for a thread that is queued now, set one. */
+__noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct rota_table_vcpu *from, *to;
+	struct rota_cpu_view *view;
+	u32 i, homes;
+
+	if (!tenant || !tenant->nr_vcpus)
+		return 0;
+	from = vcpu_of(tenant, sole == ROTA_NONE ? 0 : sole, buffer);
+	to = vcpu_of(tenant, sole == ROTA_NONE ? tenant->nr_vcpus - 1 : sole, buffer);
+	view = from && to ? cpu_view(buffer, 0) : NULL;
+	if (!view)
+		return 0;
+	homes = to->first_home + to->nr_cpus - from->first_home;
+	bpf_for (i, 0, HOMES_MAX) {
+		struct cpu_ctx *c;
+		u32 cpu;
+
+		if (i >= homes)
+			break;
+		cpu = home_at(buffer, view, from, i);
+		c = cpu_ctx(cpu);
+		if (c && c->dozes)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+	return 0;
+}
+
+/*
+ * Tells those besides the CPU that the thread was sent to: slots that have begun since, or are marked by now. All of
+ * it comes after the thread was counted; a CPU that sees neither the thread nor the count marks its slot before this
+ * looks. `level` is the one at which it would run where it was sent to.
+ */
+static __always_inline void tell_others(struct task_struct *p, const struct membership *m, u32 level, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(m->tenant);
+	u32 buffer = table_in_force(now), sole, cpu;
+
+	if (!tenant || !has_slots(tenant, buffer))
+		return;
+	sole = sole_vcpu(tenant, m);
+	if (migrates(tenant, buffer)) {
+		if (sole != ROTA_NONE)
+			tell_slot(m->tenant, sole, now);
+		rouse(m->tenant, sole, buffer);
+	}
+	if (sole != ROTA_NONE || level == ROTA_LEVEL_OWNER)
+		return;
+	cpu = take_hungry(p, m->tenant, buffer, now);
+	if (cpu < nr_host_cpus)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
 #endif /* ROTA_WAKE_BPF_H */

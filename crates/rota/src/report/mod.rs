@@ -4,15 +4,12 @@
 mod chart;
 mod curve;
 mod finding;
-pub mod format;
+mod format;
 mod measure;
 mod page;
-mod run;
-mod series;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use page::render;
-pub use run::{Contestant, Inside, Report, Run, Tenant};
 pub use text::text;

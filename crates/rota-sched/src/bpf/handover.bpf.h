@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Handing a vCPU from one CPU to the next (thesis section 4.2.1, "Cross-core migrations").
+ *
+ * A vCPU may have slots on several CPUs. They never overlap, but a CPU may be late to end one. So a CPU *claims* a vCPU
+ * before it serves it, in a slot or in the second level, and *lets go* of it when the last of its threads has stopped
+ * there. No vCPU is served by two CPUs at once, whatever their timers do. A CPU that finds a vCPU claimed by another
+ * asks for it, goes on with something else, and is kicked when the other lets go.
+ *
+ * No hand-over is lost. All writes here are atomic and ordered like the statements, on every processor.
+ *
+ * - Who asks writes `wanted_by` and then looks at `claimed_by` again; who lets go clears `claimed_by` and then looks at
+ *   `wanted_by`. One of the two sees the other.
+ * - Who lets go is in the middle of taking the thread off the CPU: it is queued only a moment later. But the kick goes
+ *   out when the run queue's lock is free again, which is after that.
+ * - Who claims a vCPU just then finds it free and its queue empty. It sees from the queue's counts, which changed
+ *   before, that a thread would run and does not, and looks again after a moment (look_again), then after twice that,
+ *   and so on to the end of the slot. The same if a thread is on its way into the queue because it woke up.
+ * - Who queues a thread and finds that a slot has begun elsewhere tells that CPU (wake.bpf.h). If it does not find it,
+ *   the slot's CPU comes to look after the counts have changed.
+ *
+ * What a vCPU does outside of its slots it does on its *trailing CPU*, the one of its last slot, which is remembered
+ * when a slot begins. If the vCPU sleeps, CPUs sleep through its slots as well, and the trailing CPU is an older one;
+ * it matters only that there is one.
+ */
+#ifndef ROTA_HANDOVER_BPF_H
+#define ROTA_HANDOVER_BPF_H
+
+#include "table.bpf.h"
+
+/* A claim is the CPU's number + 1, and whether it is for the second level: the slot's CPU interrupts that at once. */
+#define CLAIM_SECOND (1U << 31)
+
+/* The queue's entry in which the claims on the tenant's vCPU `index` are kept: for a VM its thread's own queue. */
+static __always_inline u32 vcpu_entry(const struct rota_tenant *tenant, u32 index)
+{
+	return tenant->first_queue + index + (tenant->kind == ROTA_KIND_VM);
+}
+
+/* The vCPU can be claimed by others from now on; who has asked for it is told. Nothing happens without that claim. */
+__noinline int let_go(u32 entry, u32 claim)
+{
+	struct queue_ctx *v = queue_ctx(entry);
+	u32 wanted;
+
+	if (!v || __sync_val_compare_and_swap(&v->claimed_by, claim, 0) != claim)
+		return 0;
+	wanted = v->wanted_by ? __sync_lock_test_and_set(&v->wanted_by, 0) : 0;
+	if (wanted && wanted != (claim & ~CLAIM_SECOND))
+		scx_bpf_kick_cpu(wanted - 1, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* Whether nobody had it. Only a slot's CPU asks. */
+static __always_inline bool take_or_ask(struct queue_ctx *v, u32 cpu, u32 claim)
+{
+	u32 other;
+
+	if (!__sync_val_compare_and_swap(&v->claimed_by, 0, claim))
+		return true;
+	if (claim & CLAIM_SECOND)
+		return false;
+	__sync_lock_test_and_set(&v->wanted_by, cpu + 1);
+	other = __sync_val_compare_and_swap(&v->claimed_by, 0, claim);
+	if (!other) {
+		__sync_val_compare_and_swap(&v->wanted_by, cpu + 1, 0);
+		return true;
+	}
+	/* A slot ends by itself; what is done outside of slots goes on until it is told. */
+	if (other & CLAIM_SECOND)
+		scx_bpf_kick_cpu((other & ~CLAIM_SECOND) - 1, SCX_KICK_PREEMPT);
+	return false;
+}
+
+/* Whether a slot of the vCPU has begun on another CPU since the last one here, in the table in force. */
+static __always_inline bool has_moved_on(const struct queue_ctx *v, u64 generation, u32 cpu)
+{
+	u64 trailing = v->trailing;
+
+	return trailing >> 16 == generation && (u16)trailing != cpu;
+}
+
+/* A slot of a vCPU that migrates begins here. */
+static __always_inline void trail(u32 entry, u64 generation, u32 cpu)
+{
+	struct queue_ctx *v = queue_ctx(entry);
+
+	if (v)
+		__sync_lock_test_and_set(&v->trailing, generation << 16 | cpu);
+}
+
+/* The dispatch that runs takes nothing of the vCPU's: it is let go of, unless a thread of it is still on the CPU. */
+static __always_inline void unclaim(struct cpu_ctx *c, u32 entry)
+{
+	c->claimed = ROTA_NONE;
+	if (entry != c->held && entry != c->serving)
+		let_go(entry, c->claim);
+}
+
+/* Claims a vCPU for the dispatch that runs. */
+__noinline bool claim_vcpu(u32 cpu, u32 entry, u32 level)
+{
+	u32 claim = (cpu + 1) | (level == ROTA_LEVEL_SECOND ? CLAIM_SECOND : 0);
+	struct queue_ctx *v = queue_ctx(entry);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!c || !v)
+		return false;
+	if (entry == c->held || entry == c->serving) {
+		if (claim != (entry == c->held ? c->held_claim : c->serving_claim))
+			__sync_lock_test_and_set(&v->claimed_by, claim);
+		if (entry == c->held)
+			c->held_claim = claim;
+		if (entry == c->serving)
+			c->serving_claim = claim;
+	} else if (!take_or_ask(v, cpu, claim)) {
+		return false;
+	}
+	c->claimed = entry;
+	c->claim = claim;
+	/* The slot's CPU remembers where it is and then looks who has it: if that was before this claim, we see it. */
+	if (level != ROTA_LEVEL_SECOND || !has_moved_on(v, c->slot_generation, cpu))
+		return true;
+	unclaim(c, entry);
+	return false;
+}
+
+/* The end of dispatch. What ran until now is still on the CPU if it has not blocked; it is let go of when it stops. */
+static __always_inline void hold_claimed(struct cpu_ctx *c)
+{
+	if (c->held != ROTA_NONE && c->held != c->claimed && c->held != c->serving)
+		let_go(c->held, c->held_claim);
+	c->held = c->claimed;
+	c->held_claim = c->claim;
+}
+
+/* A thread starts, of the vCPU that dispatch has claimed. */
+static __always_inline void starts_serving(struct cpu_ctx *c)
+{
+	c->serving = c->held;
+	c->serving_claim = c->held_claim;
+}
+
+/* A thread has stopped, and its queue's counts know it. Its turn may be over with dispatch not asked: see pass_slot. */
+static __always_inline void stops_serving(struct cpu_ctx *c, u64 now)
+{
+	if (c->serving == ROTA_NONE)
+		return;
+	if (c->serving == c->held && now < c->until_ns) {
+		c->serving = ROTA_NONE; /* a sibling follows, or it has blocked and dispatch is asked next */
+		return;
+	}
+	if (c->serving == c->held)
+		c->held = ROTA_NONE;
+	let_go(c->serving, c->serving_claim);
+	c->serving = ROTA_NONE;
+}
+
+/* Something that no slot can stop has the CPU, and the slot is over. */
+static __always_inline void serves_no_more(struct cpu_ctx *c)
+{
+	if (c->held != ROTA_NONE)
+		let_go(c->held, c->held_claim);
+	c->held = c->serving = ROTA_NONE;
+}
+
+/* The `i`th CPU with slots of the vCPU; ROTA_NONE if the buffer is damaged. */
+static __always_inline u32 home_at(u32 buffer, const struct rota_cpu_view *view, const struct rota_table_vcpu *vcpu,
+				   u32 i)
+{
+	u32 *home = table_at(buffer, view->homes + ((u64)vcpu->first_home + i) * sizeof(u32), sizeof(u32));
+
+	return home ? *home : ROTA_NONE;
+}
+
+/* The CPU on which a slot of vCPU number `number` is in force; ROTA_NONE if there is none. */
+__noinline u32 cpu_in_force(u32 buffer, u32 number, u64 now)
+{
+	struct rota_cpu_view *view = buffer < ROTA_NR_BUFFERS ? cpu_view(buffer, 0) : NULL;
+	struct rota_table_vcpu *vcpu = view ? table_vcpu(buffer, view, number) : NULL;
+	u32 i;
+
+	if (!vcpu)
+		return ROTA_NONE;
+	bpf_for (i, 0, ROTA_VCPU_CPUS_MAX) {
+		struct owner owner;
+		u32 cpu;
+
+		if (i >= vcpu->nr_cpus)
+			break;
+		cpu = home_at(buffer, view, vcpu, i);
+		table_look_up(cpu, now, &owner);
+		if (owner.vcpu == number && owner.buffer == buffer)
+			return cpu;
+	}
+	return ROTA_NONE;
+}
+
+/* Whether one of the tenant's vCPUs has slots on several CPUs in a buffer's table. */
+static __always_inline bool migrates(const struct rota_tenant *tenant, u32 buffer)
+{
+	return buffer < ROTA_NR_BUFFERS && (tenant->migrates >> buffer & 1);
+}
+
+#endif /* ROTA_HANDOVER_BPF_H */
