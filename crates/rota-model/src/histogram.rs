@@ -47,6 +47,11 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
+    /// How many values are certain to be greater than `value_ns`: those in its own bucket are not.
+    pub fn above(&self, value_ns: u64) -> u64 {
+        self.counts[bucket(value_ns) + 1..].iter().sum()
+    }
+
     /// The upper end of the bucket in which the value at `quantile` (0 ..= 1) lies: at least that part of all values is
     /// not greater. Nothing if no value was counted.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
@@ -113,6 +118,13 @@ mod tests {
         assert_eq!(histogram.quantile(0.5), Some(5));
         assert_eq!(histogram.quantile(0.99), Some(10));
         assert_eq!(histogram.quantile(1.0), Some(10));
+    }
+
+    #[test]
+    fn what_is_above_is_counted() {
+        let mut histogram = Histogram::default();
+        [5, 1_000, 1_001, 2_000, u64::MAX].into_iter().for_each(|value| histogram.add(value));
+        assert_eq!([0, 5, 1_000, 1_500, u64::MAX].map(|value| histogram.above(value)), [5, 4, 2, 2, 0]);
     }
 
     #[test]

@@ -43,6 +43,12 @@ impl Default for Costs {
 }
 
 impl Costs {
+    /// The longest that one decision of a scheduler can take to have its effect: a late timer, its interrupt, a kick to
+    /// a CPU that idles, that interrupt, and the change of tasks.
+    pub fn late_ns(&self) -> u64 {
+        self.timer_slack_ns + 2 * self.interrupt_ns + self.kick_ns + self.idle_exit_ns + self.switch_ns
+    }
+
     /// Nothing costs anything, but that one thing happens after another: for tests of rules. A kick takes 1 ns, so that
     /// a CPU that keeps kicking itself does not stop the time.
     pub const FREE: Costs = Costs {

@@ -5,12 +5,13 @@
 mod commands;
 mod plan;
 mod report;
+mod sim;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, lab, plan as plan_command, status, up};
+use commands::{check, lab, plan as plan_command, sim as sim_command, status, up};
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
 ///
@@ -28,6 +29,7 @@ enum Command {
     Check(check::Arguments),
     Up(up::Arguments),
     Status(status::Arguments),
+    Sim(sim_command::Arguments),
     Lab(lab::Arguments),
     Demo(lab::Demo),
 }
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Demo(arguments) => lab::demo(&arguments),
     };

@@ -236,3 +236,106 @@ fn status_without_a_daemon_says_so() {
         assert!(out.is_empty() && err.contains("is `rota up` running?"), "{err}");
     }
 }
+
+/// Two tenants on two CPUs, and what they do.
+const SCENARIO: &str = "\
+duration = \"500ms\"
+warm_up = \"200ms\"
+
+[host]
+cpus = \"0-1\"
+housekeeping = \"0\"
+
+[[tenant]]
+name = \"web\"
+class = \"reserved\"
+share = 0.4
+latency = \"20ms\"
+
+[[tenant]]
+name = \"batch\"
+class = \"background\"
+
+[[workload]]
+tenant = \"web\"
+program = \"server\"
+service = \"1ms\"
+arrival = { exponential = \"4ms\" }
+
+[[workload]]
+tenant = \"batch\"
+program = \"hog\"
+";
+
+#[test]
+fn a_scenario_is_simulated() {
+    let folder = Folder::new(SCENARIO);
+    let arguments = ["sim", "rota.toml", "--policy", "rota"];
+    let (text, err) = folder.expect(0, &arguments);
+    assert!(text.contains("Rota kept every promise") && text.contains("web"), "{text}");
+    assert!(err.contains("rota: simulated"), "{err}");
+
+    let (json, _) = folder.expect(0, &[&arguments[..], &["--json", "--seed", "1,2,1"]].concat());
+    let runs: Value = serde_json::from_str(&json).unwrap();
+    let runs = runs.as_array().unwrap();
+    assert_eq!(runs.iter().map(|run| run["seed"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 1]);
+    assert_eq!(runs[0]["digest"], runs[2]["digest"]);
+    assert_ne!(runs[0]["digest"], runs[1]["digest"]);
+    let web = &runs[0]["tenants"][0];
+    assert_eq!((&web["name"], &web["class"]), (&"web".into(), &"reserved".into()));
+    assert!(web["work"].as_u64().unwrap() > 50 && web["wakeups"]["p99_ns"].as_u64().unwrap() < 20_000_000);
+    assert_eq!(web["service"].as_array().unwrap().len(), 100);
+    assert!(web["latencies"]["p50_ns"].as_u64().unwrap() >= 1_000_000);
+}
+
+#[test]
+fn every_policy_is_simulated_by_default() {
+    let folder = Folder::new(SCENARIO);
+    let (json, _) = folder.expect(0, &["sim", "rota.toml", "--json"]);
+    let runs: Value = serde_json::from_str(&json).unwrap();
+    let policies: Vec<&str> =
+        runs.as_array().unwrap().iter().map(|run| run["policy"].as_str().unwrap()).collect();
+    let (help, _) = folder.expect(0, &["sim", "--help"]);
+    assert!(policies.contains(&"rota") && policies.iter().all(|policy| help.contains(policy)), "{help}");
+}
+
+#[test]
+fn a_simulation_leaves_a_report_and_a_trace() {
+    let folder = Folder::new(SCENARIO);
+    folder.expect(
+        0,
+        &["sim", "rota.toml", "--policy", "rota", "--seed", "1,2", "--report", "r.html", "--trace", "t.json"],
+    );
+    let page = fs::read_to_string(folder.path("r.html")).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("What the programs see"));
+    let trace: Value = serde_json::from_str(&fs::read_to_string(folder.path("t.json")).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |phase: &str, process: u64| {
+        events.iter().filter(|event| event["ph"] == phase && event["pid"] == process).count()
+    };
+    assert!(of("X", 1) > 100 && of("X", 2) > 100 && of("i", 1) > 100);
+    let names: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["name"] == "process_name")
+        .map(|event| &event["args"]["name"])
+        .collect();
+    assert_eq!(names, ["Rota, seed 1", "Rota, seed 2"]);
+    assert!(events.iter().any(|event| event["name"] == "web/0" && event["tid"] == 1));
+}
+
+#[test]
+fn a_wrong_scenario_is_refused_with_place_and_mend() {
+    let folder = Folder::new(&SCENARIO.replace("server", "sever"));
+    let (_, err) = folder.expect(2, &["sim", "rota.toml"]);
+    assert!(
+        err.starts_with("rota: rota.toml:20:11: workload.program: \"sever\" is no program; write one of"),
+        "{err}"
+    );
+    let (_, err) = folder.expect(2, &["sim", "nowhere.toml"]);
+    assert!(err.contains("reading nowhere.toml"), "{err}");
+    let (_, err) = folder.expect(2, &["sim", "rota.toml", "--policy", "rot"]);
+    assert!(err.contains("rota"), "{err}");
+    let folder = Folder::new(&SCENARIO.replace("share = 0.4", "share = 0.999"));
+    let (_, err) = folder.expect(3, &["sim", "rota.toml"]);
+    assert!(err.contains("over-utilised"), "{err}");
+}

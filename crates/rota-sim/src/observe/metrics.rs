@@ -17,6 +17,8 @@ pub struct UnitMetrics {
     pub blackout_max_ns: u64,
     /// When that ended.
     pub blackout_at_ns: u64,
+    /// The sum of all such times.
+    pub blackout_ns: u64,
     /// All such times.
     pub blackouts: Histogram,
     /// From waking up to running, of each of its tasks.
@@ -41,6 +43,7 @@ impl UnitMetrics {
         }
         self.received_ns += other.received_ns;
         self.wanted_ns += other.wanted_ns;
+        self.blackout_ns += other.blackout_ns;
         self.dispatches += other.dispatches;
         self.preemptions += other.preemptions;
         self.migrations += other.migrations;
@@ -201,6 +204,7 @@ impl Unit {
             return;
         }
         self.metrics.blackouts.add(lasted_ns);
+        self.metrics.blackout_ns += lasted_ns;
         if lasted_ns > self.metrics.blackout_max_ns {
             self.metrics.blackout_max_ns = lasted_ns;
             self.metrics.blackout_at_ns = now_ns;

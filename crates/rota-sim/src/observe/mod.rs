@@ -12,7 +12,7 @@ pub use digest::Digest;
 pub use metrics::{Metrics, UnitMetrics};
 pub use promises::{Broken, How, Promise, Promises};
 pub use sanity::{Insane, Sanity};
-pub use trace::Trace;
+pub use trace::{Trace, perfetto};
 
 /// Something that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

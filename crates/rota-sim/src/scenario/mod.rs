@@ -68,7 +68,7 @@ use crate::policy::Policy;
 use crate::program::{Device, Program};
 
 pub use programs::Work;
-pub use run::{Options, Outcome, Service, TenantOutcome};
+pub use run::{INTERVALS, Options, Outcome, Service, TenantOutcome};
 
 /// What is simulated.
 #[derive(Debug)]

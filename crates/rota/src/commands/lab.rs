@@ -11,6 +11,7 @@ use rota_lab::scenario::{Policy, Scenario};
 use rota_lab::{Clock, Experiment, Kernel, experiment};
 
 use super::{Failure, print, print_json};
+use crate::report::Report;
 use crate::{plan, report};
 
 /// Run a scenario in a guest with a real kernel, under Rota and under the kernel's own scheduler
@@ -63,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(path) = &arguments.html {
         write_html(path, &scenario, &results)?;
     }
-    if arguments.json { print_json(&results) } else { print(report::text(&results).as_bytes()) }
+    if arguments.json { print_json(&results) } else { print(text(&results).as_bytes()) }
 }
 
 pub fn demo(arguments: &Demo) -> Result<(), Failure> {
@@ -73,7 +74,7 @@ pub fn demo(arguments: &Demo) -> Result<(), Failure> {
     write_html(&arguments.html, &scenario, &results)?;
     let json = arguments.html.with_extension("json");
     write(&json, &serde_json::to_string(&results).context("writing JSON")?)?;
-    print(report::text(&results).as_bytes())?;
+    print(text(&results).as_bytes())?;
     let (html, json) = (arguments.html.display(), json.display());
     print(format!("\nThe same with charts: {html}. As JSON: {json}.\n").as_bytes())
 }
@@ -98,7 +99,11 @@ fn write_html(path: &Path, scenario: &Scenario, results: &[PolicyResult]) -> Res
     let timetable = rota_plan::plan(&model, &rota_plan::Options::default())
         .ok()
         .map(|planned| plan::render_svg(&planned, &model));
-    write(path, &report::render(results, timetable.as_deref()))
+    write(path, &report::render(&Report::of_lab(results, timetable)))
+}
+
+fn text(results: &[PolicyResult]) -> String {
+    report::text(&Report::of_lab(results, None))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod lab;
 pub mod plan;
+pub mod sim;
 pub mod status;
 pub mod up;
 

@@ -2,9 +2,8 @@
 //! fits a phone and a wall, and its text keeps its size.
 
 use maud::{Markup, html};
-use rota_lab::scenario::Policy;
 
-use super::finding::label;
+use super::run::Contestant;
 
 /// Room kept free at both ends, in percent, so that a mark on the edge is whole.
 const MARGIN: f64 = 2.0;
@@ -100,7 +99,7 @@ fn step(max: f64) -> f64 {
 /// One value, or a value and a second one that it stretches to.
 pub struct Mark {
     /// Whose it is: gives the colour and the shape.
-    pub policy: Policy,
+    pub policy: Contestant,
     /// Where the mark stands.
     pub value: f64,
     /// The far end of a line that starts at the mark.
@@ -149,14 +148,18 @@ impl Rows<'_> {
     }
 
     fn legend(&self) -> Markup {
-        let drawn =
-            |policy: &Policy| self.rows.iter().any(|row| row.marks.iter().any(|m| m.policy == *policy));
+        let mut drawn: Vec<Contestant> = Vec::new();
+        for policy in self.rows.iter().flat_map(|row| row.marks.iter().map(|mark| mark.policy)) {
+            if !drawn.contains(&policy) {
+                drawn.push(policy);
+            }
+        }
         html! {
             p.legend {
-                @for policy in Policy::ALL.into_iter().filter(drawn) {
+                @for policy in drawn {
                     span.key {
                         svg width="16" height="16" aria-hidden="true" { (shape(policy, 50.0, 8.0)) }
-                        (label(policy))
+                        (policy.label)
                     }
                 }
                 @if self.rows.iter().any(|row| row.promise.is_some()) {
@@ -272,23 +275,48 @@ pub fn anchor(x: f64) -> &'static str {
     }
 }
 
-/// A policy's mark, around a place in percent and pixels. The shapes differ, so that nobody has to tell the colours
-/// apart.
-pub fn shape(policy: Policy, x: f64, y: f64) -> Markup {
-    let class = class(policy);
+/// The CSS classes of the policies, which give their colours; and the outlines of their marks but for the first one's,
+/// which is round. The outlines differ, so that nobody has to tell the colours apart.
+const LOOKS: [(&str, &str); 13] = [
+    ("rota", ""),
+    ("p1", "M0 -6.5 L6 5 L-6 5 Z"),
+    ("p2", "M-5 -5 H5 V5 H-5 Z"),
+    ("p3", "M0 -7 L6 0 L0 7 L-6 0 Z"),
+    ("p4", "M0 6.5 L6 -5 L-6 -5 Z"),
+    ("p5", "M-2 -6 H2 V-2 H6 V2 H2 V6 H-2 V2 H-6 V-2 H-2 Z"),
+    ("p6", "M-6 -3 L-3 -6 L0 -3 L3 -6 L6 -3 L3 0 L6 3 L3 6 L0 3 L-3 6 L-6 3 L-3 0 Z"),
+    ("p7", "M-6.5 0 L5 -6 L5 6 Z"),
+    ("p8", "M6.5 0 L-5 -6 L-5 6 Z"),
+    ("p9", "M-3 -6 H3 V6 H-3 Z"),
+    ("p10", "M-6 -3 H6 V3 H-6 Z"),
+    ("p11", "M-3 -6 L3 -6 L6 0 L3 6 L-3 6 L-6 0 Z"),
+    ("p12", "M-6 5 L-6 -5 L0 0 L6 -5 L6 5 Z"),
+];
+
+/// A policy's mark, around a place in percent and pixels.
+pub fn shape(policy: Contestant, x: f64, y: f64) -> Markup {
+    let (class, outline) = look(policy);
     let x = percent(x);
     html! {
-        @match policy {
-            Policy::Rota => circle.mark.(class) cx=(x) cy=(y) r="5.5" {},
-            Policy::Max => svg.mark.(class) x=(x) y=(y) overflow="visible" { path d="M0 -6.5 L6 5 L-6 5 Z" {} },
-            Policy::Weight => svg.mark.(class) x=(x) y=(y) overflow="visible" { path d="M-5 -5 H5 V5 H-5 Z" {} },
+        @if outline.is_empty() {
+            circle.mark.(class) cx=(x) cy=(y) r="5.5" {}
+        } @else {
+            svg.mark.(class) x=(x) y=(y) overflow="visible" { path d=(outline) {} }
         }
     }
 }
 
 /// The CSS class of a policy.
-pub fn class(policy: Policy) -> &'static str {
-    policy.name()
+pub fn class(policy: Contestant) -> &'static str {
+    look(policy).0
+}
+
+/// More than there are looks begin again with the second one.
+fn look(policy: Contestant) -> (&'static str, &'static str) {
+    match policy.look {
+        0 => LOOKS[0],
+        other => LOOKS[(other - 1) % (LOOKS.len() - 1) + 1],
+    }
 }
 
 /// As SVG writes a part of the width.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use maud::{Markup, html};
-use rota_lab::scenario::{Histogram, Policy};
+use rota_lab::scenario::Histogram;
 
 use super::chart::{Scale, anchor, class, percent};
-use super::finding::label;
 use super::format;
+use super::run::Contestant;
 
 /// What is shorter interests nobody who is promised milliseconds, and would take most of the width.
 const SHORTEST_NS: u64 = 100_000;
@@ -18,14 +18,14 @@ const AXIS: u32 = 22;
 
 /// One policy's curve.
 pub struct Curve {
-    policy: Policy,
+    policy: Contestant,
     /// (value in ns, how many values are at least that), ascending by value.
     points: Vec<(u64, u64)>,
 }
 
 impl Curve {
     /// All these histograms together.
-    pub fn of<'a>(policy: Policy, histograms: impl Iterator<Item = &'a Histogram>) -> Curve {
+    pub fn of<'a>(policy: Contestant, histograms: impl Iterator<Item = &'a Histogram>) -> Curve {
         let mut counts = BTreeMap::new();
         for (upper_ns, count) in histograms.flat_map(|histogram| Vec::from(histogram.clone())) {
             *counts.entry(upper_ns).or_insert(0u64) += count;
@@ -72,7 +72,7 @@ pub fn draw(curves: &[Curve], bounds: &BTreeSet<u64>) -> Option<Markup> {
                     svg width="28" height="16" aria-hidden="true" {
                         line.curve.(class(curve.policy)) x1="0" x2="28" y1="8" y2="8" {}
                     }
-                    (label(curve.policy))
+                    (curve.policy.label)
                 }
             }
             @if !bounds.is_empty() {
@@ -104,7 +104,7 @@ pub fn draw(curves: &[Curve], bounds: &BTreeSet<u64>) -> Option<Markup> {
                 svg viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="100%" {
                     @for curve in drawn() {
                         path.curve.(class(curve.policy)) d=(curve.path(&across, &up)) {
-                            title { (label(curve.policy)) }
+                            title { (curve.policy.label) }
                         }
                     }
                 }
@@ -129,6 +129,7 @@ fn whole_decades(scale: &Scale) -> impl Iterator<Item = u64> + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_lab::scenario::Policy;
 
     fn histogram(values_ns: &[u64]) -> Histogram {
         let mut histogram = Histogram::default();
@@ -139,14 +140,14 @@ mod tests {
     #[test]
     fn counts_what_is_at_least_as_long() {
         let (one, two) = (histogram(&[50, 2_000_000, 30_000_000]), histogram(&[2_000_000]));
-        let curve = Curve::of(Policy::Rota, [&one, &two].into_iter());
+        let curve = Curve::of(Policy::Rota.into(), [&one, &two].into_iter());
         assert_eq!(curve.points.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [3, 1]);
         assert!(curve.points[0].0 >= 2_000_000 && curve.points[1].0 >= 30_000_000);
     }
 
     #[test]
     fn nothing_is_no_picture() {
-        let curve = Curve::of(Policy::Rota, [&histogram(&[50])].into_iter());
+        let curve = Curve::of(Policy::Rota.into(), [&histogram(&[50])].into_iter());
         assert!(draw(&[curve], &BTreeSet::from([20_000_000])).is_none());
         assert!(draw(&[], &BTreeSet::new()).is_none());
     }

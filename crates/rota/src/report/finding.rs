@@ -1,14 +1,14 @@
 //! What the results show, in a few words, computed from them and from nothing else.
 
-use rota_lab::scenario::Policy;
-use rota_lab::scenario::result::{Control, PolicyResult, TenantResult};
+use rota_lab::scenario::result::TenantResult;
 
 use super::format;
+use super::run::{Contestant, Run};
 
 /// How one policy treated the tenants that have a promise.
 pub struct Summary<'a> {
     /// Which policy.
-    pub policy: Policy,
+    pub policy: Contestant,
     /// Tenants with a reservation.
     pub reserved: usize,
     /// The tenant that waited longest measured by its own bound, its longest blackout and that bound, in ns.
@@ -17,8 +17,8 @@ pub struct Summary<'a> {
     pub late: Vec<&'a str>,
     /// Tenants that wanted all they could get and got less than their share.
     pub short: Vec<&'a str>,
-    /// The longest that the machine itself took, by the controls, in ns.
-    pub control_ns: u64,
+    /// The longest that the machine itself took, in ns.
+    pub taken_ns: u64,
 }
 
 /// Whether a policy kept what the reservations promise.
@@ -26,7 +26,7 @@ pub struct Summary<'a> {
 pub enum Verdict {
     /// No blackout beyond its bound, no share missed.
     Kept,
-    /// Blackouts beyond their bound, none by more than the machine itself takes by the controls.
+    /// Blackouts beyond their bound, none by more than the machine itself takes.
     KeptButForTheMachine,
     /// Beyond that.
     Broken,
@@ -36,9 +36,10 @@ pub enum Verdict {
 
 impl<'a> Summary<'a> {
     /// What a result comes to.
-    pub fn of(result: &'a PolicyResult) -> Summary<'a> {
+    pub fn of(run: &'a Run) -> Summary<'a> {
+        let tenants = run.tenants.iter().map(|tenant| &tenant.seen);
         let reserved: Vec<&TenantResult> =
-            result.tenants.iter().filter(|tenant| tenant.latency_bound_ns.is_some()).collect();
+            tenants.filter(|tenant| tenant.latency_bound_ns.is_some()).collect();
         let bounds = reserved.iter().filter_map(|tenant| {
             Some((tenant.name.as_str(), tenant.blackouts.longest_ns, tenant.latency_bound_ns?))
         });
@@ -46,12 +47,12 @@ impl<'a> Summary<'a> {
             reserved.iter().filter(|tenant| which(tenant)).map(|tenant| tenant.name.as_str()).collect()
         };
         Summary {
-            policy: result.policy,
+            policy: run.policy,
             reserved: reserved.len(),
             worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
             late: names(&|tenant| tenant.is_late()),
-            short: names(&|tenant| tenant.is_short(result.window_ns)),
-            control_ns: result.control.iter().map(Control::longest_ns).max().unwrap_or(0),
+            short: names(&|tenant| tenant.is_short(run.window_ns)),
+            taken_ns: run.taken_ns,
         }
     }
 
@@ -62,7 +63,7 @@ impl<'a> Summary<'a> {
         };
         match (self.short.is_empty(), self.late.is_empty()) {
             (true, true) => Verdict::Kept,
-            (true, false) if longest_ns <= bound_ns.saturating_add(self.control_ns) => {
+            (true, false) if longest_ns <= bound_ns.saturating_add(self.taken_ns) => {
                 Verdict::KeptButForTheMachine
             }
             _ => Verdict::Broken,
@@ -79,19 +80,10 @@ fn times_bound(longest_ns: u64, bound_ns: u64) -> f64 {
     longest_ns as f64 / bound_ns.max(1) as f64
 }
 
-/// A policy's name for people.
-pub fn label(policy: Policy) -> &'static str {
-    match policy {
-        Policy::Weight => "cpu.weight",
-        Policy::Max => "cpu.max",
-        Policy::Rota => "Rota",
-    }
-}
-
 /// The main finding, in one sentence.
 pub fn headline(summaries: &[Summary]) -> String {
-    let Some(rota) = summaries.iter().find(|summary| summary.policy == Policy::Rota) else {
-        return "These runs show the kernel's own scheduler only".to_owned();
+    let Some(rota) = summaries.iter().find(|summary| summary.policy.is_rota()) else {
+        return "These runs show other schedulers only".to_owned();
     };
     let Some((tenant, longest_ns, bound_ns)) = rota.worst else {
         return "No tenant of this scenario has a reservation".to_owned();
@@ -103,7 +95,7 @@ pub fn headline(summaries: &[Summary]) -> String {
         }
         Verdict::KeptButForTheMachine => format!(
             "Under Rota the longest wait was {longest}, against a bound of {bound} and {} taken by the machine itself",
-            format::time(rota.control_ns)
+            format::time(rota.taken_ns)
         ),
         Verdict::Broken if rota.late.is_empty() => {
             format!("Under Rota {} of {} tenants missed their share", rota.short.len(), rota.reserved)
@@ -119,7 +111,7 @@ pub fn headline(summaries: &[Summary]) -> String {
 
 /// What the other policies did meanwhile, in one sentence; empty without them.
 pub fn comparison(summaries: &[Summary]) -> String {
-    let others = summaries.iter().filter(|summary| summary.policy != Policy::Rota);
+    let others = summaries.iter().filter(|summary| !summary.policy.is_rota());
     let parts: Vec<String> = others
         .filter_map(|summary| {
             let (_, longest_ns, _) = summary.worst?;
@@ -127,7 +119,7 @@ pub fn comparison(summaries: &[Summary]) -> String {
             let beside = times.map_or("within the bound".to_owned(), |times| {
                 format!("{} times the bound", format::ratio(times))
             });
-            Some(format!("up to {} ({beside}) with {}", format::time(longest_ns), label(summary.policy)))
+            Some(format!("up to {} ({beside}) with {}", format::time(longest_ns), summary.policy.label))
         })
         .collect();
     if parts.is_empty() { String::new() } else { format!("The same tenants waited {}.", parts.join(" and ")) }

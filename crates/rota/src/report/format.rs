@@ -32,6 +32,15 @@ pub fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
 }
 
+/// How often in a second, e.g. `12.3/s`.
+pub fn rate(each_second: f64) -> String {
+    match each_second {
+        ..1e4 => format!("{}/s", digits(each_second)),
+        ..1e7 => format!("{}k/s", digits(each_second / 1e3)),
+        _ => format!("{}M/s", digits(each_second / 1e6)),
+    }
+}
+
 /// How many times one thing is the other, e.g. `4.8`.
 pub fn ratio(value: f64) -> String {
     digits(value)

@@ -1,22 +1,20 @@
 //! The figures of a report: each is computed here and nowhere else, whoever shows it.
 
-use rota_lab::scenario::Policy;
-use rota_lab::scenario::result::{PolicyResult, TenantResult};
-
 use super::format;
+use super::run::{Contestant, Run, Tenant, Times};
 
 /// One tenant under each policy that has it.
-pub type Cells<'a> = Vec<(Policy, &'a TenantResult)>;
+pub type Cells<'a> = Vec<(Contestant, &'a Tenant)>;
 
-/// Tenants' names in the order of the results, with each policy's result for them.
-pub fn by_tenant(results: &[PolicyResult], wanted: impl Fn(&TenantResult) -> bool) -> Vec<(&str, Cells<'_>)> {
+/// Tenants' names in the order of the runs, with each policy's result for them.
+pub fn by_tenant(runs: &[Run], wanted: impl Fn(&Tenant) -> bool) -> Vec<(&str, Cells<'_>)> {
     let mut rows: Vec<(&str, Cells)> = vec![];
-    for result in results {
-        for tenant in result.tenants.iter().filter(|tenant| wanted(tenant)) {
-            let cell = (result.policy, tenant);
-            match rows.iter_mut().find(|(name, _)| *name == tenant.name) {
+    for run in runs {
+        for tenant in run.tenants.iter().filter(|tenant| wanted(tenant)) {
+            let cell = (run.policy, tenant);
+            match rows.iter_mut().find(|(name, _)| *name == tenant.seen.name) {
                 Some((_, cells)) => cells.push(cell),
-                None => rows.push((&tenant.name, vec![cell])),
+                None => rows.push((&tenant.seen.name, vec![cell])),
             }
         }
     }
@@ -24,8 +22,8 @@ pub fn by_tenant(results: &[PolicyResult], wanted: impl Fn(&TenantResult) -> boo
 }
 
 /// Whether it has a promise that can be broken.
-pub fn is_reserved(tenant: &TenantResult) -> bool {
-    tenant.latency_bound_ns.is_some()
+pub fn is_reserved(tenant: &Tenant) -> bool {
+    tenant.seen.latency_bound_ns.is_some()
 }
 
 /// Figures of some tenants, under each policy.
@@ -48,7 +46,7 @@ pub struct TableRow {
     pub share: String,
     /// The promised bound.
     pub bound: String,
-    /// For each measure one for each policy, in the order of the results.
+    /// For each measure one for each policy, in the order of the runs.
     pub figures: Vec<Vec<Figure>>,
 }
 
@@ -64,7 +62,7 @@ pub struct Figure {
 /// Nothing to show.
 const DASH: &str = "\u{2013}";
 
-type Measure = (&'static str, fn(&TenantResult, u64) -> Option<Figure>);
+type Measure = (&'static str, fn(&Tenant, u64) -> Option<Figure>);
 
 /// The tables, each with its measures. The second argument of a measure is the window in ns.
 const TABLES: &[(&str, &[Measure])] = &[
@@ -73,60 +71,128 @@ const TABLES: &[(&str, &[Measure])] = &[
         &[
             ("Share received", |tenant, window_ns| {
                 Some(Figure {
-                    text: format::share(tenant.received_share),
-                    is_broken: tenant.is_short(window_ns),
+                    text: format::share(tenant.seen.received_share),
+                    is_broken: tenant.seen.is_short(window_ns),
                 })
             }),
             ("Longest blackout", |tenant, _| {
-                Some(Figure { text: format::time(tenant.blackouts.longest_ns), is_broken: tenant.is_late() })
+                Some(Figure {
+                    text: format::time(tenant.seen.blackouts.longest_ns),
+                    is_broken: tenant.seen.is_late(),
+                })
             }),
         ],
     ),
     (
         "Answers of the servers",
         &[
-            ("Median", |tenant, _| time(tenant.requests.as_ref()?.p50_ns)),
-            ("99th percentile", |tenant, _| time(tenant.requests.as_ref()?.p99_ns)),
+            ("Median", |tenant, _| time(tenant.seen.requests.as_ref()?.p50_ns)),
+            ("99th percentile", |tenant, _| time(tenant.seen.requests.as_ref()?.p99_ns)),
         ],
     ),
     (
         "Gaps seen by the tenant itself, reading the clock in a loop",
         &[
-            ("Longest gap", |tenant, _| time(tenant.probe.as_ref()?.longest_ns)),
-            ("Time lost to gaps", |tenant, _| time(tenant.probe.as_ref()?.lost_ns)),
+            ("Longest gap", |tenant, _| time(tenant.seen.probe.as_ref()?.longest_ns)),
+            ("Time lost to gaps", |tenant, _| time(tenant.seen.probe.as_ref()?.lost_ns)),
+        ],
+    ),
+    (
+        "From waking up to running",
+        &[
+            ("Median", |tenant, _| time(some(&tenant.inside.as_ref()?.wakeups)?.p50_ns)),
+            ("99th percentile", |tenant, _| time(some(&tenant.inside.as_ref()?.wakeups)?.p99_ns)),
+        ],
+    ),
+    (
+        "What the programs themselves count: pieces of work, and times of their own",
+        &[
+            ("Work", |tenant, window_ns| {
+                rate(Some(tenant.inside.as_ref()?.work).filter(|work| *work > 0)?, window_ns)
+            }),
+            ("Median", |tenant, _| time(some(&tenant.inside.as_ref()?.latencies)?.p50_ns)),
+            ("99th percentile", |tenant, _| time(some(&tenant.inside.as_ref()?.latencies)?.p99_ns)),
+        ],
+    ),
+    (
+        "Changes of task",
+        &[
+            ("Preemptions", |tenant, window_ns| rate(tenant.inside.as_ref()?.preemptions, window_ns)),
+            ("Migrations", |tenant, window_ns| rate(tenant.inside.as_ref()?.migrations, window_ns)),
         ],
     ),
 ];
+
+fn some(times: &Times) -> Option<&Times> {
+    (!times.is_empty()).then_some(times)
+}
+
+fn rate(count: u64, window_ns: u64) -> Option<Figure> {
+    let text = format::rate(count as f64 * 1e9 / window_ns.max(1) as f64);
+    Some(Figure { text, is_broken: false })
+}
+
+/// A tenant that wanted to run for this part of a time wanted all of it.
+const HUNGRY: f64 = 0.99;
+
+/// How fair each part of the window was, from 0 to 1: Jain's index, (sum x)^2 / (n sum x^2), of what the tenants of one
+/// class that wanted all the time received, each measured by what it is entitled to; of the class with the smallest.
+/// Nothing where no two tenants of a class wanted all the time.
+pub fn fairness(run: &Run) -> Vec<Option<f64>> {
+    let inside = || run.tenants.iter().filter_map(|tenant| Some((tenant, tenant.inside.as_ref()?)));
+    let parts = inside().map(|(_, inside)| inside.service.len()).max().unwrap_or(0);
+    let part_ns = run.window_ns as f64 / parts.max(1) as f64;
+    let index = |part: usize, class: &str| {
+        let of_class = inside().filter(|(tenant, _)| tenant.seen.class == class);
+        let received: Vec<f64> = of_class
+            .filter_map(|(_, inside)| {
+                let (received_ns, wanted_ns) = *inside.service.get(part)?;
+                let hungry = wanted_ns as f64 >= HUNGRY * part_ns * f64::from(inside.units);
+                (hungry && inside.entitlement > 0.0).then_some(received_ns as f64 / inside.entitlement)
+            })
+            .collect();
+        let (sum, squares): (f64, f64) =
+            received.iter().fold((0.0, 0.0), |(sum, squares), x| (sum + x, squares + x * x));
+        (received.len() > 1 && squares > 0.0).then(|| sum * sum / (received.len() as f64 * squares))
+    };
+    let least = |part| {
+        let indices = ["reserved", "shared", "background"].into_iter().filter_map(|class| index(part, class));
+        indices.min_by(f64::total_cmp)
+    };
+    (0..parts).map(least).collect()
+}
 
 fn time(ns: u64) -> Option<Figure> {
     Some(Figure { text: format::time(ns), is_broken: false })
 }
 
 /// The tables for which there is anything to show.
-pub fn tables(results: &[PolicyResult]) -> Vec<Table> {
-    TABLES.iter().filter_map(|(caption, measures)| table(results, caption, measures)).collect()
+pub fn tables(runs: &[Run]) -> Vec<Table> {
+    TABLES.iter().filter_map(|(caption, measures)| table(runs, caption, measures)).collect()
 }
 
-fn table(results: &[PolicyResult], caption: &'static str, measures: &[Measure]) -> Option<Table> {
+fn table(runs: &[Run], caption: &'static str, measures: &[Measure]) -> Option<Table> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.to_owned());
-    let has_any = |tenant: &TenantResult| measures.iter().any(|(_, measure)| measure(tenant, 1).is_some());
-    let figure = |cells: &Cells, result: &PolicyResult, measure: &Measure| {
-        let tenant = cells.iter().find(|(policy, _)| *policy == result.policy);
+    let has_any = |tenant: &Tenant| measures.iter().any(|(_, measure)| measure(tenant, 1).is_some());
+    let figure = |cells: &Cells, run: &Run, measure: &Measure| {
+        let tenant = cells.iter().find(|(policy, _)| *policy == run.policy);
         tenant
-            .and_then(|(_, tenant)| measure.1(tenant, result.window_ns))
+            .and_then(|(_, tenant)| measure.1(tenant, run.window_ns))
             .unwrap_or_else(|| Figure { text: DASH.to_owned(), is_broken: false })
     };
     let row = |(name, cells): (&str, Cells)| TableRow {
         tenant: name.to_owned(),
-        class: cells.first().map_or(String::new(), |(_, tenant)| tenant.class.clone()),
-        share: or_dash(cells.iter().find_map(|(_, tenant)| tenant.promised_share).map(format::share)),
-        bound: or_dash(cells.iter().find_map(|(_, tenant)| tenant.latency_bound_ns).map(format::round_time)),
+        class: cells.first().map_or(String::new(), |(_, tenant)| tenant.seen.class.clone()),
+        share: or_dash(cells.iter().find_map(|(_, tenant)| tenant.seen.promised_share).map(format::share)),
+        bound: or_dash(
+            cells.iter().find_map(|(_, tenant)| tenant.seen.latency_bound_ns).map(format::round_time),
+        ),
         figures: measures
             .iter()
-            .map(|measure| results.iter().map(|result| figure(&cells, result, measure)).collect())
+            .map(|measure| runs.iter().map(|run| figure(&cells, run, measure)).collect())
             .collect(),
     };
-    let rows: Vec<TableRow> = by_tenant(results, has_any).into_iter().map(row).collect();
+    let rows: Vec<TableRow> = by_tenant(runs, has_any).into_iter().map(row).collect();
     let measures = measures.iter().map(|(name, _)| *name).collect();
     (!rows.is_empty()).then_some(Table { caption, measures, rows })
 }
@@ -144,19 +210,20 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// What a result says of it.
-    pub fn of(result: &PolicyResult) -> CpuTime {
-        let whole = (u64::from(result.cpus) * result.window_ns).max(1) as f64;
+    /// What a run says of it.
+    pub fn of(run: &Run) -> CpuTime {
+        let whole = (u64::from(run.cpus) * run.window_ns).max(1) as f64;
         let used = |background: bool| {
-            let of_class = |tenant: &&TenantResult| (tenant.class == "background") == background;
-            let cpus = |tenant: &TenantResult| tenant.received_share * f64::from(tenant.vcpus);
-            result.tenants.iter().filter(of_class).map(cpus).sum::<f64>() / f64::from(result.cpus.max(1))
+            let of_class = |tenant: &&Tenant| (tenant.seen.class == "background") == background;
+            let cpus = |tenant: &Tenant| tenant.seen.received_share * f64::from(tenant.seen.vcpus);
+            run.tenants.iter().filter(of_class).map(cpus).fold(0.0, |sum, part| sum + part)
+                / f64::from(run.cpus.max(1))
         };
         CpuTime {
             promised: used(false),
             harvest: used(true),
-            system: result.system_ns as f64 / whole,
-            idle: (1.0 - result.busy_ns as f64 / whole).max(0.0),
+            system: run.system_ns as f64 / whole,
+            idle: (1.0 - run.busy_ns as f64 / whole).max(0.0),
         }
     }
 }

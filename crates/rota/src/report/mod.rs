@@ -4,12 +4,15 @@
 mod chart;
 mod curve;
 mod finding;
-mod format;
+pub mod format;
 mod measure;
 mod page;
+mod run;
+mod series;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use page::render;
+pub use run::{Contestant, Inside, Report, Run, Tenant};
 pub use text::text;

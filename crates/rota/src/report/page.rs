@@ -2,20 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use rota_lab::scenario::Policy;
-use rota_lab::scenario::result::{Clock, Control, PolicyResult, TenantResult};
-
 use super::chart::{self, Mark, Part, Row, Rows, Scale};
 use super::curve::{self, Curve};
-use super::finding::{self, Summary, Verdict, label};
+use super::finding::{self, Summary, Verdict};
 use super::format;
-use super::measure::{CpuTime, Table, by_tenant, is_reserved, tables};
+use super::measure::{CpuTime, Table, by_tenant, fairness, is_reserved, tables};
+use super::run::{Contestant, Report, Run, Tenant};
+use super::series;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// The report of one scenario: its results under each policy that it was run with, in the order in which they are to
-/// be shown. `timetable` is the timetable's picture, an SVG document.
-pub fn render(results: &[PolicyResult], timetable: Option<&str>) -> String {
-    let summaries: Vec<Summary> = results.iter().map(Summary::of).collect();
+/// The report as a page.
+pub fn render(report: &Report) -> String {
+    let runs = &report.runs[..];
+    let summaries: Vec<Summary> = runs.iter().map(Summary::of).collect();
     let headline = finding::headline(&summaries);
     let page = html! {
         (DOCTYPE)
@@ -30,20 +29,23 @@ pub fn render(results: &[PolicyResult], timetable: Option<&str>) -> String {
             body {
                 main {
                     header {
-                        p.name { "Rota" @if let Some(first) = results.first() { span { (first.scenario) } } }
+                        p.name { "Rota" span { (report.scenario) } }
                         h1 { (headline) "." }
                         p.lead { (finding::comparison(&summaries)) }
                     }
                     (verdicts(&summaries))
-                    (conditions(results))
-                    (blackouts(results))
-                    (distribution(results))
-                    (shares(results))
-                    (requests(results))
-                    (cpu_time(results))
-                    @if let Some(svg) = timetable { (timetable_section(svg)) }
-                    (tables_section(results))
-                    (reading())
+                    (conditions(report))
+                    (blackouts(runs))
+                    (distribution(runs))
+                    (shares(runs))
+                    (fair(runs))
+                    (requests(runs))
+                    (wakeups(runs))
+                    (own_latencies(runs))
+                    (cpu_time(runs))
+                    @if let Some(svg) = &report.timetable { (timetable_section(svg)) }
+                    (tables_section(runs))
+                    (reading(report))
                 }
             }
         }
@@ -62,7 +64,7 @@ fn verdicts(summaries: &[Summary]) -> Markup {
         section.tiles aria-label="Longest blackout under each policy" {
             @for summary in summaries {
                 div class=(format!("tile {}", chart::class(summary.policy))) {
-                    h2 { (label(summary.policy)) }
+                    h2 { (summary.policy.label) }
                     @if let Some((tenant, longest_ns, bound_ns)) = summary.worst {
                         p.figure { (format::time(longest_ns)) }
                         p { "longest blackout, " (tenant) }
@@ -77,41 +79,29 @@ fn verdicts(summaries: &[Summary]) -> Markup {
     }
 }
 
-fn conditions(results: &[PolicyResult]) -> Markup {
-    let Some(first) = results.first() else {
+fn conditions(report: &Report) -> Markup {
+    if report.runs.is_empty() {
         return html! { p { "There are no results." } };
-    };
-    let control = results.iter().flat_map(|result| &result.control).map(Control::longest_ns).max();
+    }
     html! {
         dl.conditions {
-            div { dt { "Kernel" } dd { (first.kernel) } }
-            div { dt { "CPUs" } dd { (first.cpus) } }
-            div { dt { "Clock" } dd { @match first.clock {
-                Clock::Real => "real time",
-                Clock::Instructions => "instructions counted",
-            } } }
-            div { dt { "Measured" } dd { (format::round_time(first.window_ns)) " each" } }
-            div { dt { "After" } dd { (format::round_time(first.warm_up_ns)) " of warm-up" } }
-            div { dt { "Control" } dd { @match control {
-                Some(longest_ns) => { (format::time(longest_ns)) " taken by the machine" },
-                None => "not measured",
-            } } }
+            @for (name, value) in &report.conditions { div { dt { (name) } dd { (value) } } }
         }
     }
 }
 
 /// Rows with one mark a policy and the tenant's promise.
 fn tenant_rows(
-    results: &[PolicyResult],
-    value: impl Fn(&TenantResult) -> f64,
-    promise: impl Fn(&TenantResult) -> Option<f64>,
+    runs: &[Run],
+    value: impl Fn(&Tenant) -> f64,
+    promise: impl Fn(&Tenant) -> Option<f64>,
     text: impl Fn(f64) -> String,
 ) -> Vec<Row> {
-    let mark = |(policy, tenant): &(Policy, &TenantResult)| {
+    let mark = |(policy, tenant): &(Contestant, &Tenant)| {
         let value = value(tenant);
-        Mark { policy: *policy, value, stretch: None, title: format!("{} {}", label(*policy), text(value)) }
+        Mark { policy: *policy, value, stretch: None, title: format!("{} {}", policy.label, text(value)) }
     };
-    by_tenant(results, is_reserved)
+    by_tenant(runs, is_reserved)
         .into_iter()
         .map(|(name, cells)| Row {
             label: name.to_owned(),
@@ -132,11 +122,11 @@ fn time_tick(ns: f64) -> String {
     format::round_time(ns.round() as u64)
 }
 
-fn blackouts(results: &[PolicyResult]) -> Markup {
+fn blackouts(runs: &[Run]) -> Markup {
     let rows = tenant_rows(
-        results,
-        |tenant| tenant.blackouts.longest_ns as f64,
-        |tenant| tenant.latency_bound_ns.map(|ns| ns as f64),
+        runs,
+        |tenant| tenant.seen.blackouts.longest_ns as f64,
+        |tenant| tenant.seen.latency_bound_ns.map(|ns| ns as f64),
         |ns| format::time(ns as u64),
     );
     let scale = Scale::log(values(&rows));
@@ -151,16 +141,13 @@ fn blackouts(results: &[PolicyResult]) -> Markup {
 }
 
 /// How often whoever has a promise waited how long.
-fn distribution(results: &[PolicyResult]) -> Markup {
-    let curves = results.iter().map(|result| {
-        let reserved = result.tenants.iter().filter(|tenant| is_reserved(tenant));
-        Curve::of(result.policy, reserved.map(|tenant| &tenant.blackouts.histogram))
+fn distribution(runs: &[Run]) -> Markup {
+    let curves = runs.iter().map(|run| {
+        let reserved = run.tenants.iter().filter(|tenant| is_reserved(tenant));
+        Curve::of(run.policy, reserved.map(|tenant| &tenant.seen.blackouts.histogram))
     });
-    let bounds: BTreeSet<u64> = results
-        .iter()
-        .flat_map(|result| &result.tenants)
-        .filter_map(|tenant| tenant.latency_bound_ns)
-        .collect();
+    let bounds: BTreeSet<u64> =
+        runs.iter().flat_map(|run| &run.tenants).filter_map(|tenant| tenant.seen.latency_bound_ns).collect();
     let Some(picture) = curve::draw(&curves.collect::<Vec<_>>(), &bounds) else {
         return html! {};
     };
@@ -174,8 +161,8 @@ fn distribution(results: &[PolicyResult]) -> Markup {
     }
 }
 
-fn shares(results: &[PolicyResult]) -> Markup {
-    let rows = tenant_rows(results, |t| t.received_share, |t| t.promised_share, format::share);
+fn shares(runs: &[Run]) -> Markup {
+    let rows = tenant_rows(runs, |t| t.seen.received_share, |t| t.seen.promised_share, format::share);
     let scale = Scale::linear(values(&rows));
     let tick = |share: f64| format!("{:.3}", share).trim_end_matches('0').trim_end_matches('.').to_owned();
     let rows =
@@ -188,36 +175,85 @@ fn shares(results: &[PolicyResult]) -> Markup {
     )
 }
 
-fn requests(results: &[PolicyResult]) -> Markup {
-    let mark = |(policy, tenant): &(Policy, &TenantResult)| {
-        let requests = tenant.requests.as_ref().filter(|requests| requests.answered > 0)?;
-        Some(Mark {
-            policy: *policy,
-            value: requests.p50_ns as f64,
-            stretch: Some(requests.p99_ns as f64),
-            title: format!(
-                "{} p50 {}, p99 {}",
-                label(*policy),
-                format::time(requests.p50_ns),
-                format::time(requests.p99_ns)
-            ),
-        })
+/// How fair it was over time, where a simulation has seen that.
+fn fair(runs: &[Run]) -> Markup {
+    let lines: Vec<(Contestant, Vec<Option<f64>>)> =
+        runs.iter().map(|run| (run.policy, fairness(run))).collect();
+    let window_ns = runs.iter().map(|run| run.window_ns).max().unwrap_or(0);
+    let Some(picture) = series::draw(&lines, window_ns) else {
+        return html! {};
     };
-    let rows: Vec<Row> = by_tenant(results, |tenant| tenant.requests.is_some())
+    html! {
+        section {
+            h2 { "Fairness over time" }
+            p.words { "Jain's index of what the tenants of one class received for what they are entitled to, among \
+                those that wanted to run all the time: 1 where all had the same, 1/n where one of n had everything. \
+                Of the class with the smallest, in each hundredth of the time." }
+            (picture)
+        }
+    }
+}
+
+/// Rows with the median and the 99th percentile of some times; `of` takes them from a tenant.
+fn time_rows(runs: &[Run], of: impl Fn(&Tenant) -> Option<(u64, u64)>) -> Vec<Row> {
+    let mark = |(policy, tenant): &(Contestant, &Tenant)| {
+        let (p50_ns, p99_ns) = of(tenant)?;
+        let (p50, p99) = (format::time(p50_ns), format::time(p99_ns));
+        let title = format!("{} p50 {p50}, p99 {p99}", policy.label);
+        Some(Mark { policy: *policy, value: p50_ns as f64, stretch: Some(p99_ns as f64), title })
+    };
+    by_tenant(runs, |tenant| of(tenant).is_some())
         .into_iter()
         .map(|(name, cells)| Row {
             label: name.to_owned(),
             marks: cells.iter().filter_map(mark).collect(),
             promise: None,
         })
-        .collect();
+        .collect()
+}
+
+fn times_section(title: &str, words: &str, rows: Vec<Row>) -> Markup {
     let scale = Scale::log(values(&rows));
     let rows = Rows { scale, rows, tick: &time_tick, promise: "", beyond_is_bad: false, lanes: true };
-    section(
+    section(title, words, &rows)
+}
+
+fn requests(runs: &[Run]) -> Markup {
+    let answers = |tenant: &Tenant| {
+        let requests = tenant.seen.requests.as_ref().filter(|requests| requests.answered > 0)?;
+        Some((requests.p50_ns, requests.p99_ns))
+    };
+    times_section(
         "Answers",
         "From the moment at which a request was due to its answer: the mark is the median, the line ends at the 99th \
          percentile.",
-        &rows,
+        time_rows(runs, answers),
+    )
+}
+
+fn wakeups(runs: &[Run]) -> Markup {
+    let wakeups = |tenant: &Tenant| {
+        let times = tenant.inside.as_ref().map(|inside| &inside.wakeups).filter(|times| !times.is_empty())?;
+        Some((times.p50_ns, times.p99_ns))
+    };
+    times_section(
+        "From waking up to running",
+        "For each thread that woke up: the mark is the median, the line ends at the 99th percentile.",
+        time_rows(runs, wakeups),
+    )
+}
+
+fn own_latencies(runs: &[Run]) -> Markup {
+    let latencies = |tenant: &Tenant| {
+        let times =
+            tenant.inside.as_ref().map(|inside| &inside.latencies).filter(|times| !times.is_empty())?;
+        Some((times.p50_ns, times.p99_ns))
+    };
+    times_section(
+        "What the programs see",
+        "A server's answers, from when the request came; the wait for a lock; a time round of a program that forks and \
+         joins; a probe's gaps. The mark is the median, the line ends at the 99th percentile.",
+        time_rows(runs, latencies),
     )
 }
 
@@ -239,8 +275,8 @@ fn parts(time: &CpuTime) -> [Part; 4] {
     ]
 }
 
-fn cpu_time(results: &[PolicyResult]) -> Markup {
-    let Some(first) = results.first() else {
+fn cpu_time(runs: &[Run]) -> Markup {
+    let Some(first) = runs.first() else {
         return html! {};
     };
     html! {
@@ -252,10 +288,10 @@ fn cpu_time(results: &[PolicyResult]) -> Markup {
                 span.key { svg width="16" height="16" aria-hidden="true" {
                     rect class=(part.class) width="16" height="16" rx="3" {} } (part.label) }
             } }
-            div.chart { @for result in results {
-                @let time = CpuTime::of(result);
+            div.chart { @for run in runs {
+                @let time = CpuTime::of(run);
                 @let note = format!("{} harvested", format::percent(time.harvest));
-                (chart::bar(label(result.policy), &note, &parts(&time)))
+                (chart::bar(run.policy.label, &note, &parts(&time)))
             } }
         }
     }
@@ -287,17 +323,17 @@ fn data_url(svg: &str) -> String {
     url
 }
 
-fn tables_section(results: &[PolicyResult]) -> Markup {
+fn tables_section(runs: &[Run]) -> Markup {
     html! {
         section {
             h2 { "Every figure" }
             p.words { "An exclamation mark stands where a promise was broken." }
-            @for table in tables(results) { (table_of(&table, results)) }
+            @for table in tables(runs) { (table_of(&table, runs)) }
         }
     }
 }
 
-fn table_of(table: &Table, results: &[PolicyResult]) -> Markup {
+fn table_of(table: &Table, runs: &[Run]) -> Markup {
     html! {
         div.wide { table {
             caption { (table.caption) }
@@ -305,12 +341,12 @@ fn table_of(table: &Table, results: &[PolicyResult]) -> Markup {
                 tr {
                     th rowspan="2" { "Tenant" }
                     th.n colspan="2" { "Promised" }
-                    @for name in &table.measures { th.n colspan=(results.len()) { (name) } }
+                    @for name in &table.measures { th.n colspan=(runs.len()) { (name) } }
                 }
                 tr {
                     th.n.first { "share" } th.n { "bound" }
-                    @for _ in &table.measures { @for (index, result) in results.iter().enumerate() {
-                        th class=(class_of(result, index)) { (label(result.policy)) }
+                    @for _ in &table.measures { @for (index, run) in runs.iter().enumerate() {
+                        th class=(class_of(run, index)) { (run.policy.label) }
                     } }
                 }
             }
@@ -320,7 +356,7 @@ fn table_of(table: &Table, results: &[PolicyResult]) -> Markup {
                     td.n.first { (row.share) }
                     td.n { (row.bound) }
                     @for figures in &row.figures { @for (index, figure) in figures.iter().enumerate() {
-                        td class=(class_of(&results[index], index)) {
+                        td class=(class_of(&runs[index], index)) {
                             (figure.text) @if figure.is_broken { span.broken { "!" } }
                         }
                     } }
@@ -331,22 +367,16 @@ fn table_of(table: &Table, results: &[PolicyResult]) -> Markup {
 }
 
 /// Rota's columns stand out, and each group of columns begins with a rule.
-fn class_of(result: &PolicyResult, index: usize) -> String {
+fn class_of(run: &Run, index: usize) -> String {
     let first = if index == 0 { " first" } else { "" };
-    format!("n {}{first}", chart::class(result.policy))
+    format!("n {}{first}", chart::class(run.policy))
 }
 
-fn reading() -> Markup {
+fn reading(report: &Report) -> Markup {
     html! {
         section.reading {
             h2 { "How it was measured" }
-            p { "The same programs ran in the same tenants on one kernel, once under each policy: the kernel's own \
-                scheduler with equal cpu.weight, the same with each tenant's share as its cpu.max, and Rota." }
-            p { "A blackout is an interval in which at least one thread of a tenant was runnable and none ran, seen \
-                from outside by a program at the kernel's scheduling events, which is the same under every policy." }
-            p { "The control is the longest time that the machine below the kernel took by itself, which no scheduler \
-                can give back: from a real-time probe alone on each CPU before the run, kept from reading the clock, \
-                and from alarms for a real-time task on each CPU during it, rung late." }
+            @for paragraph in &report.method { p { (paragraph) } }
         }
     }
 }

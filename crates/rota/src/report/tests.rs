@@ -4,7 +4,8 @@ use rota_lab::scenario::Policy;
 use rota_lab::scenario::result::{Blackouts, Clock, Control, Gaps, PolicyResult, Requests, TenantResult};
 
 use super::finding::{Summary, Verdict, comparison, headline};
-use super::{render, text};
+use super::measure::fairness;
+use super::run::{Inside, Report, Run, Times};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 30_000 * MS;
@@ -48,8 +49,20 @@ fn result(policy: Policy, tenants: Vec<TenantResult>) -> PolicyResult {
     }
 }
 
+fn runs(results: &[PolicyResult]) -> Vec<Run> {
+    results.iter().map(Run::from).collect()
+}
+
 fn headline_of(results: &[PolicyResult]) -> String {
-    headline(&results.iter().map(Summary::of).collect::<Vec<_>>())
+    headline(&runs(results).iter().map(Summary::of).collect::<Vec<_>>())
+}
+
+fn render(results: &[PolicyResult], timetable: Option<&str>) -> String {
+    super::render(&Report::of_lab(results, timetable.map(str::to_owned)))
+}
+
+fn text(results: &[PolicyResult]) -> String {
+    super::text(&Report::of_lab(results, None))
 }
 
 #[test]
@@ -67,10 +80,9 @@ fn the_headline_follows_the_data() {
     let short = rota(vec![tenant("a", 12, 0.15), tenant("b", 12, 0.2)]);
     assert!(short.contains("1 of 2 tenants missed their share"), "{short}");
     assert!(
-        headline_of(&[result(Policy::Max, vec![tenant("a", 12, 0.2)])])
-            .contains("kernel's own scheduler only")
+        headline_of(&[result(Policy::Max, vec![tenant("a", 12, 0.2)])]).contains("other schedulers only")
     );
-    assert!(headline_of(&[]).contains("kernel's own scheduler only"));
+    assert!(headline_of(&[]).contains("other schedulers only"));
 }
 
 #[test]
@@ -81,21 +93,25 @@ fn the_comparison_follows_the_data() {
         result(Policy::Rota, vec![tenant("a", 12, 0.2)]),
     ];
     assert_eq!(
-        comparison(&results.iter().map(Summary::of).collect::<Vec<_>>()),
+        comparison(&runs(&results).iter().map(Summary::of).collect::<Vec<_>>()),
         "The same tenants waited up to 90.0 ms (4.50 times the bound) with cpu.weight and up to 15.0 ms (within \
          the bound) with cpu.max."
     );
+}
+
+fn verdict_of(tenant: TenantResult) -> Verdict {
+    Summary::of(&Run::from(&result(Policy::Rota, vec![tenant]))).verdict()
 }
 
 #[test]
 fn a_share_is_due_but_for_one_wait_at_the_windows_ends() {
     let due = 0.2 * (1.0 - 20.0 / 30_000.0);
     for (received, verdict) in [(due - 1e-6, Verdict::Broken), (due + 1e-6, Verdict::Kept)] {
-        assert_eq!(Summary::of(&result(Policy::Rota, vec![tenant("a", 5, received)])).verdict(), verdict);
+        assert_eq!(verdict_of(tenant("a", 5, received)), verdict);
     }
     let mut idler = tenant("a", 5, 0.01);
     idler.blackouts.wanted_ns = WINDOW_NS / 10;
-    assert_eq!(Summary::of(&result(Policy::Rota, vec![idler])).verdict(), Verdict::Kept);
+    assert_eq!(verdict_of(idler), Verdict::Kept);
 }
 
 #[test]
@@ -114,6 +130,18 @@ fn the_text_shows_every_tenant_and_each_broken_promise() {
         assert!(text.lines().any(|line| line == row), "{row}\n{text}");
     }
     assert!(text.contains("Rota kept every promise"), "{text}");
+}
+
+#[test]
+fn one_policy_alone_has_room_for_its_heads() {
+    let text = text(&[result(Policy::Rota, vec![tenant("a", 12, 0.2)])]);
+    for row in [
+        "        promised      share received  longest blackout",
+        "tenant  share  bound           Rota              Rota",
+        "a       0.200  20 ms          0.200           12.0 ms",
+    ] {
+        assert!(text.lines().any(|line| line == row), "{row}\n{text}");
+    }
 }
 
 #[test]
@@ -158,4 +186,43 @@ fn the_page_needs_nothing_from_outside() {
     for word in ["http:", "https:", "<script", "<link", "url(", "@import"] {
         assert!(!page.contains(word), "{word}");
     }
+}
+
+/// Tenants of one class that want all the time, and what each received in each part of the window.
+fn simulated(received_ms: &[[u64; 2]]) -> Run {
+    let mut run = Run::from(&result(Policy::Rota, vec![tenant("a", 12, 0.2); received_ms.len()]));
+    run.window_ns = 20 * MS;
+    for (tenant, received_ms) in run.tenants.iter_mut().zip(received_ms) {
+        let service = received_ms.iter().map(|ms| (ms * MS, 10 * MS)).collect();
+        let latencies = Times { p50_ns: MS, p99_ns: 3 * MS, ..Times::default() };
+        tenant.inside =
+            Some(Inside { entitlement: 1.0, units: 1, work: 70, latencies, service, ..Inside::default() });
+    }
+    run
+}
+
+#[test]
+fn fairness_is_jains() {
+    let fair = fairness(&simulated(&[[5, 10], [5, 0]]));
+    assert_eq!(fair, [Some(1.0), Some(0.5)]);
+    let mut entitled = simulated(&[[6, 8], [3, 4], [0, 0]]);
+    for (tenant, entitlement) in entitled.tenants.iter_mut().zip([2.0, 1.0, 1.0]) {
+        tenant.inside.as_mut().unwrap().entitlement = entitlement;
+    }
+    // The third one did not want to run in the second part.
+    entitled.tenants[2].inside.as_mut().unwrap().service[1].1 = 0;
+    let fair = fairness(&entitled);
+    assert!((fair[0].unwrap() - 2.0 / 3.0).abs() < 1e-9 && fair[1] == Some(1.0), "{fair:?}");
+    assert_eq!(fairness(&simulated(&[[1, 1]])), [None, None], "nobody to compare it with");
+    assert!(fairness(&Run::from(&result(Policy::Rota, vec![]))).is_empty());
+}
+
+#[test]
+fn a_simulation_shows_what_the_lab_cannot_see() {
+    let mut report = Report::of_lab(&[], None);
+    report.runs = vec![simulated(&[[5, 5], [5, 5]])];
+    let (page, text) = (super::render(&report), super::text(&report));
+    assert!(page.contains("Fairness over time") && text.contains("3500/s"), "{text}");
+    let lab = render(&[result(Policy::Rota, vec![tenant("a", 12, 0.2)])], None);
+    assert!(!lab.contains("Fairness over time") && !lab.contains("Preemptions"));
 }

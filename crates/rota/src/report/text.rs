@@ -2,39 +2,34 @@
 
 use std::fmt::Write;
 
-use rota_lab::scenario::result::PolicyResult;
-
-use super::finding::{Summary, comparison, headline, label};
+use super::finding::{Summary, comparison, headline};
 use super::format;
 use super::measure::{CpuTime, Table, tables};
+use super::run::{Report, Run};
 
-/// The report of one scenario: its results under each policy, in the order in which they are to be shown.
-pub fn text(results: &[PolicyResult]) -> String {
+/// The report for a terminal.
+pub fn text(report: &Report) -> String {
     let mut out = String::new();
-    for table in tables(results) {
-        out += &format!("{}\n\n{}\n", table.caption, lines(&table, results));
+    for table in tables(&report.runs) {
+        out += &format!("{}\n\n{}\n", table.caption, lines(&table, &report.runs));
     }
-    for result in results {
-        let time = CpuTime::of(result);
+    for run in &report.runs {
+        let time = CpuTime::of(run);
         let (harvest, idle) = (format::percent(time.harvest), format::percent(time.idle));
-        let policy = label(result.policy);
+        let policy = run.policy.label;
         out += &format!(
             "Under {policy:<10} background tenants harvested {harvest:>6} of all CPU time, {idle:>6} was idle.\n"
         );
     }
-    let summaries: Vec<Summary> = results.iter().map(Summary::of).collect();
-    let taken: Vec<String> = summaries
-        .iter()
-        .map(|summary| format!("{} with {}", format::time(summary.control_ns), label(summary.policy)))
-        .collect();
-    out += &format!("By its controls, the machine itself took up to {} at a time.\n", taken.join(", "));
+    let summaries: Vec<Summary> = report.runs.iter().map(Summary::of).collect();
+    report.notes.iter().for_each(|note| out += &format!("{note}\n"));
     out += &format!("\n{}.\n{}\n", headline(&summaries), comparison(&summaries));
     out
 }
 
 /// A table, its columns aligned to the right but for the names. An exclamation mark stands at each broken promise.
-fn lines(table: &Table, results: &[PolicyResult]) -> String {
-    let mut grid = vec![heads(table, results)];
+fn lines(table: &Table, runs: &[Run]) -> String {
+    let mut grid = vec![heads(table, runs)];
     for row in &table.rows {
         let figures = row.figures.iter().flatten();
         let figures =
@@ -42,10 +37,15 @@ fn lines(table: &Table, results: &[PolicyResult]) -> String {
         grid.push([&row.tenant, &row.share, &row.bound].into_iter().cloned().chain(figures).collect());
     }
     let columns = grid[0].len();
-    let widths: Vec<usize> = (0..columns)
+    let mut widths: Vec<usize> = (0..columns)
         .map(|column| grid.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
         .collect();
-    let mut out = groups(table, results, &widths);
+    // Where one column stands alone, its measure's name may be the widest of it.
+    for (name, group) in table.measures.iter().zip(widths[3..].chunks_mut(runs.len())) {
+        let wide: usize = group.iter().map(|width| width + 2).sum();
+        group[0] += (name.chars().count() + 2).saturating_sub(wide);
+    }
+    let mut out = groups(table, runs, &widths);
     for row in grid {
         let mut line = format!("{:<width$}", row[0], width = widths[0]);
         for (cell, width) in row.iter().zip(&widths).skip(1) {
@@ -57,18 +57,18 @@ fn lines(table: &Table, results: &[PolicyResult]) -> String {
     out
 }
 
-fn heads(table: &Table, results: &[PolicyResult]) -> Vec<String> {
+fn heads(table: &Table, runs: &[Run]) -> Vec<String> {
     let policies =
-        table.measures.iter().flat_map(|_| results.iter().map(|result| format!("{} ", label(result.policy))));
+        table.measures.iter().flat_map(|_| runs.iter().map(|run| format!("{} ", run.policy.label)));
     ["tenant", "share", "bound"].into_iter().map(str::to_owned).chain(policies).collect()
 }
 
 /// The line above the heads: what each group of columns shows, from the group's left end.
-fn groups(table: &Table, results: &[PolicyResult], widths: &[usize]) -> String {
+fn groups(table: &Table, runs: &[Run], widths: &[usize]) -> String {
     let wide = |columns: &[usize]| columns.iter().map(|width| width + 2).sum::<usize>();
     let mut line = format!("{:<width$}", "", width = widths[0] + 2);
     write!(line, "{:<width$}", "promised", width = wide(&widths[1..3])).expect("a string takes all");
-    for (name, columns) in table.measures.iter().zip(widths[3..].chunks(results.len())) {
+    for (name, columns) in table.measures.iter().zip(widths[3..].chunks(runs.len())) {
         write!(line, "{:<width$}", name.to_lowercase(), width = wide(columns)).expect("a string takes all");
     }
     format!("{}\n", line.trim_end())

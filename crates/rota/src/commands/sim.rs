@@ -1,0 +1,194 @@
+//! `rota sim`: a scenario on the simulator, under one policy after the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use rota_model::config::Source;
+use rota_sim::observe::perfetto;
+use rota_sim::policies::{self, Entry, POLICIES};
+use rota_sim::scenario::{INTERVALS, Options, Outcome, Scenario};
+
+use super::{Failure, print, print_json};
+use crate::{plan, report, sim};
+
+/// Simulate a host with its tenants and what they run, under Rota and under other schedulers
+///
+/// Nothing of this machine is touched. The same scenario and seed give the same results everywhere. Exits with 3 if
+/// Rota cannot keep all promises.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// What is simulated: a configuration with workloads; see examples/sim.toml
+    scenario: PathBuf,
+    /// Under these policies only; all by default
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "POLICY,...",
+        value_parser = PossibleValuesParser::new(POLICIES.iter().map(|policy| policy.name))
+    )]
+    policy: Vec<String>,
+    /// With these seeds, one run each; by default the scenario's own
+    #[arg(long, value_delimiter = ',', value_name = "N,...")]
+    seed: Vec<u64>,
+    /// Print the results as JSON: one entry a run
+    #[arg(long)]
+    json: bool,
+    /// Write the results as one HTML file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write every event as JSON that ui.perfetto.dev opens: one process a run
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+/// One run to be made.
+#[derive(Clone, Copy)]
+struct Job {
+    policy: &'static Entry,
+    options: Options,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let scenario = read(&arguments.scenario)?;
+    let policies = policies(&arguments.policy);
+    let timetable =
+        if policies.iter().any(|policy| policy.name == "rota") { Some(planned(&scenario)?) } else { None };
+    let seeds: Vec<Option<u64>> = match &arguments.seed[..] {
+        [] => vec![None],
+        seeds => seeds.iter().copied().map(Some).collect(),
+    };
+    let trace = arguments.trace.is_some();
+    let jobs: Vec<Job> = policies
+        .iter()
+        .flat_map(|policy| seeds.iter().map(|seed| Job { policy, options: Options { seed: *seed, trace } }))
+        .collect();
+    let outcomes = run_all(&scenario, &jobs)?;
+    for (job, outcome) in jobs.iter().zip(&outcomes) {
+        sim::insane(outcome).iter().for_each(|found| eprintln!("rota: {}: {found}", job.policy.name));
+    }
+    if let Some(path) = &arguments.trace {
+        write(path, &traced(&jobs, &outcomes))?;
+    }
+    let by_policy: Vec<(&Entry, Vec<&Outcome>)> = policies
+        .iter()
+        .copied()
+        .zip(outcomes.chunks(seeds.len()).map(|same| same.iter().collect()))
+        .collect();
+    let name = arguments.scenario.file_stem().unwrap_or_default().to_string_lossy();
+    let shown = sim::report(&name, &scenario, &by_policy, timetable);
+    if let Some(path) = &arguments.report {
+        write(path, &report::render(&shown))?;
+    }
+    if arguments.json {
+        let runs = jobs.iter().zip(&outcomes).map(|(job, outcome)| sim::Result::new(job.policy, outcome));
+        return print_json(&runs.collect::<Vec<_>>());
+    }
+    print(report::text(&shown).as_bytes())
+}
+
+fn read(path: &Path) -> Result<Scenario, Failure> {
+    let name = path.display().to_string();
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("reading {name}")).map_err(Failure::Usage)?;
+    Scenario::parse(&Source { path: name, text }).map_err(|errors| Failure::Usage(errors.into()))
+}
+
+/// The policies of these names, each once, in the order in which they are asked for.
+fn policies(names: &[String]) -> Vec<&'static Entry> {
+    if names.is_empty() {
+        return POLICIES.iter().collect();
+    }
+    let mut chosen: Vec<&Entry> = Vec::new();
+    for entry in names.iter().filter_map(|name| policies::find(name)) {
+        if !chosen.iter().any(|other| other.name == entry.name) {
+            chosen.push(entry);
+        }
+    }
+    chosen
+}
+
+/// The picture of the timetable that Rota begins with.
+fn planned(scenario: &Scenario) -> Result<String, Failure> {
+    let options = rota_plan::Options { placement: scenario.model.host.placement };
+    let planned = rota_plan::plan(&scenario.model, &options)
+        .map_err(|infeasible| Failure::Infeasible(infeasible.into()))?;
+    Ok(plan::render_svg(&planned, &scenario.model))
+}
+
+/// Makes all runs, as many at a time as there are CPUs. Returns their outcomes in the order of the jobs.
+fn run_all(scenario: &Scenario, jobs: &[Job]) -> Result<Vec<Outcome>> {
+    let progress = Progress::new(jobs.len());
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let work = || {
+        let take = || {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            Some((place, jobs.get(place)?))
+        };
+        while let Some((place, job)) = take() {
+            let outcome = scenario.run(job.policy, job.options, &|_| progress.step());
+            progress.done(job);
+            outcomes.lock().expect("no run panics while it holds this").push((place, outcome));
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
+    thread::scope(|scope| (0..workers).for_each(|_| _ = scope.spawn(work)));
+    let mut outcomes = outcomes.into_inner().map_err(|_| anyhow!("a run has panicked"))?;
+    outcomes.sort_by_key(|(place, _)| *place);
+    let named = outcomes.into_iter().map(|(place, outcome)| {
+        outcome.with_context(|| format!("under the policy {}", jobs[place].policy.name))
+    });
+    named.collect()
+}
+
+fn traced(jobs: &[Job], outcomes: &[Outcome]) -> String {
+    let runs = (1..).zip(jobs.iter().zip(outcomes));
+    let parts = runs.filter_map(|(process, (job, outcome))| {
+        let label = format!("{}, seed {}", job.policy.label, outcome.seed);
+        Some(outcome.trace.as_ref()?.to_perfetto(process, &label, |task| outcome.name(task)))
+    });
+    perfetto(&parts.collect::<Vec<_>>())
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+/// How far all runs together are, on standard error: a bar on a terminal, a line a run elsewhere.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(runs: usize) -> Progress {
+        let bar = ProgressBar::new(runs as u64 * INTERVALS);
+        let style = ProgressStyle::with_template("{bar:40} {percent:>3} %  {elapsed} of {duration}  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Progress(bar)
+    }
+
+    fn step(&self) {
+        self.0.inc(1);
+    }
+
+    fn done(&self, job: &Job) {
+        let seed = job.options.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
+        let line = format!("{}{seed}: simulated", job.policy.name);
+        if self.0.is_hidden() {
+            eprintln!("{line}");
+        } else {
+            self.0.set_message(line);
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
