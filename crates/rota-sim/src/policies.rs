@@ -7,7 +7,7 @@ use rota_model::Model;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
-use crate::peers::{Cfs, Eevdf, Fair};
+use crate::peers::{Cfs, Credit, Eevdf, Fair};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::rota::Rota;
 use crate::tenants::Home;
@@ -80,6 +80,12 @@ pub const POLICIES: &[Entry] = &[
         label: "CFS, cpu.max",
         about: "the same, and each reserved tenant's share as its quota",
         make: |_| Ok(Box::new(Fair::<Cfs>::with_quotas())),
+    },
+    Entry {
+        name: "credit",
+        label: "Xen Credit",
+        about: "Xen's Credit: weights, caps for capped tenants, who wakes is boosted",
+        make: |_| Ok(Box::new(Credit::default())),
     },
 ];
 

@@ -3,7 +3,9 @@
 //! They take what they need to know from cgroups and tasks: weights, `cpu.max`, affinities. What each one is after,
 //! with its parameters, is in docs/PEERS.md; what each makes of a tenant, in `tenants.rs`.
 
+pub mod credit;
 pub mod fair;
 mod tenants;
 
+pub use credit::Credit;
 pub use fair::{Cfs, Eevdf, Fair};

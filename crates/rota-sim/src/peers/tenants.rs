@@ -1,5 +1,6 @@
 //! What the policies make of a tenant: the nearest that each has to its class.
 
+use super::credit::Credit;
 use super::fair::{Fair, Rule};
 use crate::machine::Machine;
 use crate::policies::Contender;
@@ -30,5 +31,13 @@ impl<R: Rule> Contender for Fair<R> {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         let max = quota(home).filter(|_| self.has_quotas());
         machine.cgroup_limits(home.cgroup, weight(home.tenant.class), max);
+    }
+}
+
+/// A capped tenant has a cap, any other may have what is left.
+impl Contender for Credit {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        let capped = home.tenant.reservation().is_some_and(|reservation| reservation.capped);
+        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), quota(home).filter(|_| capped));
     }
 }

@@ -1,6 +1,7 @@
 //! The schedulers that Rota is compared with, each against what its documentation and the papers say of it.
 
 mod all;
+mod credit;
 mod fair;
 mod limits;
 mod machines;
