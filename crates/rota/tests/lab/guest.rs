@@ -43,6 +43,12 @@ impl Guest {
         Guest { kernel, cpus: 1, clock: Clock::Instructions, programs: Vec::new() }
     }
 
+    /// Several CPUs whose clock counts instructions. They take turns, each as fast as if it were alone: nothing else
+    /// takes time from the guest, but an interrupt may find its CPU waiting for its turn.
+    pub fn exact_on(kernel: &'static str, cpus: u32) -> Guest {
+        Guest { cpus, ..Guest::exact(kernel) }
+    }
+
     /// Two CPUs that run at the same time, in real time. The machine below takes from it what it likes, so nothing can
     /// be said of how long anything takes.
     pub fn parallel(kernel: &'static str) -> Guest {

@@ -9,6 +9,7 @@ mod churn;
 mod crowd;
 mod edits;
 mod guest;
+mod handover;
 mod hog;
 mod hotplug;
 mod promises;
