@@ -7,7 +7,7 @@ use rota_model::Model;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
-use crate::peers::{Cfs, Credit, Eevdf, Fair};
+use crate::peers::{Cfs, Credit, Deadline, Eevdf, Fair, Rtds};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::rota::Rota;
 use crate::tenants::Home;
@@ -86,6 +86,18 @@ pub const POLICIES: &[Entry] = &[
         label: "Xen Credit",
         about: "Xen's Credit: weights, caps for capped tenants, who wakes is boosted",
         make: |_| Ok(Box::new(Credit::default())),
+    },
+    Entry {
+        name: "rtds",
+        label: "Xen RTDS",
+        about: "Xen's RTDS: a budget in each period for each vCPU, earliest deadline first, nothing beyond",
+        make: |_| Ok(Box::new(Rtds::default())),
+    },
+    Entry {
+        name: "deadline",
+        label: "SCHED_DEADLINE",
+        about: "Linux' reservations for the threads of reserved tenants, EEVDF for all others",
+        make: |_| Ok(Box::new(Deadline::default())),
     },
 ];
 

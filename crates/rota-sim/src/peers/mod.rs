@@ -4,8 +4,14 @@
 //! with its parameters, is in docs/PEERS.md; what each makes of a tenant, in `tenants.rs`.
 
 pub mod credit;
+mod deadline;
+mod edf;
 pub mod fair;
+mod rtds;
 mod tenants;
 
 pub use credit::Credit;
+pub use deadline::Deadline;
+pub use edf::Server;
 pub use fair::{Cfs, Eevdf, Fair};
+pub use rtds::Rtds;

@@ -1,16 +1,25 @@
 //! What the policies make of a tenant: the nearest that each has to its class.
 
 use super::credit::Credit;
+use super::deadline::Deadline;
+use super::edf::Server;
 use super::fair::{Fair, Rule};
+use super::rtds::Rtds;
 use crate::machine::Machine;
 use crate::policies::Contender;
 use crate::tenants::Home;
-use rota_model::Class;
+use rota_model::{Class, Reservation, Share};
 
 /// The period of `cpu.max`, in ns: what the kernel takes if none is written.
 const QUOTA_PERIOD_NS: u64 = 100_000_000;
 /// The least quota that the kernel takes, in ns.
 const QUOTA_MIN_NS: u64 = 1_000_000;
+
+/// A server's period, in ns, however long the latency may be, and however short.
+const PERIOD_MAX_NS: u64 = 100_000_000;
+const PERIOD_MIN_NS: u64 = 100_000;
+/// The least budget that RTDS takes, in ns.
+const BUDGET_MIN_NS: u64 = 10_000;
 
 /// The `cpu.weight` that comes nearest to a class.
 fn weight(class: Class) -> u32 {
@@ -27,6 +36,14 @@ fn quota(home: &Home) -> Option<(u64, u64)> {
     Some(((quota_ns.div_ceil(1_000) * 1_000).max(QUOTA_MIN_NS), QUOTA_PERIOD_NS))
 }
 
+/// The longest period that has no longer blackout than promised: 2(T - C) <= L with C = U T (Vanga, thesis section 5.3).
+fn server(reservation: &Reservation) -> Server {
+    let free = u128::from(Share::ONE.ppb() - reservation.share.ppb()).max(1);
+    let period_ns = u128::from(reservation.latency_ns) * u128::from(Share::ONE.ppb()) / (2 * free);
+    let period_ns = period_ns.clamp(u128::from(PERIOD_MIN_NS), u128::from(PERIOD_MAX_NS)) as u64;
+    Server { budget_ns: reservation.share.of(period_ns).max(BUDGET_MIN_NS), period_ns }
+}
+
 impl<R: Rule> Contender for Fair<R> {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         let max = quota(home).filter(|_| self.has_quotas());
@@ -39,5 +56,24 @@ impl Contender for Credit {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         let capped = home.tenant.reservation().is_some_and(|reservation| reservation.capped);
         machine.cgroup_limits(home.cgroup, weight(home.tenant.class), quota(home).filter(|_| capped));
+    }
+}
+
+/// Each vCPU of a reserved tenant has its reservation; the others have RTDS' default.
+impl Contender for Rtds {
+    fn appears(&mut self, _: &mut Machine, home: &Home) {
+        if let Some(reservation) = home.tenant.reservation() {
+            self.reserve(home.cgroup, server(&reservation));
+        }
+    }
+}
+
+/// As many threads of a reserved tenant as it has vCPUs have a reservation each; the others are ordinary.
+impl Contender for Deadline {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), None);
+        if let Some(reservation) = home.tenant.reservation() {
+            self.reserve(home.cgroup, server(&reservation), home.tenant.vcpus);
+        }
     }
 }

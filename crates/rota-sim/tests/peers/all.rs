@@ -3,14 +3,14 @@
 
 use proptest::prelude::*;
 use rota_model::config::Source;
-use rota_model::{CpuPlace, Topology};
+use rota_model::{Class, CpuPlace, Reservation, Share, Tenant, Topology};
 use rota_sim::observe::{Event, Sanity, Trace};
 use rota_sim::policies::{Contender, Entry, POLICIES};
 use rota_sim::programs::Periodic;
 use rota_sim::scenario::Scenario;
 use rota_sim::{
-    Cgroup, CgroupId, Costs, CpuId, Machine, Observer, Rng, Script, Simulation, State, TaskId, TaskSpec,
-    Thread, UnitId,
+    Cgroup, CgroupId, Costs, CpuId, Home, Machine, Observer, Rng, Script, Simulation, State, TaskId,
+    TaskSpec, Thread, UnitId,
 };
 
 use crate::machines::{MS, US};
@@ -24,7 +24,7 @@ const UNTIL: u64 = 3_000 * MS;
 const IDLE_MAX: u64 = 4 * MS * 9;
 
 /// Policies that leave CPUs idle on purpose.
-const NOT_CONSERVING: &[&str] = &[];
+const NOT_CONSERVING: &[&str] = &["rtds"];
 
 /// Watches for CPUs that idle while a task waits that may run there.
 #[derive(Default)]
@@ -59,7 +59,7 @@ struct Options {
     seed: u64,
     cpus: u32,
     tasks: u32,
-    /// Groups may have `cpu.max`, and CPUs come and go.
+    /// Groups may have `cpu.max`, or be tenants with reservations.
     limits: bool,
     hotplug: bool,
     costs: bool,
@@ -95,14 +95,34 @@ async fn anything(thread: Thread, tasks: u32) {
     }
 }
 
+/// A reserved tenant; what it is promised, policies make of it what they can.
+fn tenant(rng: &mut Rng) -> Tenant {
+    let share = Share::from_ppb(rng.between(250_000_000, 500_000_000) as u32).expect("it is one");
+    let capped = rng.chance(1, 2);
+    Tenant {
+        name: "tenant".to_owned(),
+        class: Class::Reserved(Reservation { share, latency_ns: rng.between(10, 100) * MS, capped }),
+        vcpus: rng.between(1, 3) as u32,
+        affinity: None,
+        pinned: false,
+        exclusive_cores: false,
+        matcher: None,
+    }
+}
+
 fn cgroups(run: &mut Run, rng: &mut Rng, limits: bool) -> Vec<CgroupId> {
     let mut cgroups = vec![CgroupId::ROOT];
     for _ in 0..rng.below(5) {
         let parent = cgroups[rng.below(cgroups.len().min(2) as u64) as usize];
         let max =
             limits.then(|| (rng.between(10, 50) * MS, rng.between(20, 40) * MS)).filter(|_| rng.chance(1, 2));
-        let cgroup = Cgroup { parent: Some(parent), weight: rng.between(80, 125) as u32, max };
-        cgroups.push(run.machine.cgroup_new(cgroup));
+        let weight = rng.between(80, 125) as u32;
+        let cgroup = run.machine.cgroup_new(Cgroup { parent: Some(parent), weight, max });
+        cgroups.push(cgroup);
+        if limits && rng.chance(1, 2) {
+            let home = Home { tenant: tenant(rng), cgroup, first_unit: UnitId(0), is_vm: false };
+            run.act(|run| run.policy.appears(&mut run.machine, &home));
+        }
     }
     cgroups
 }

@@ -2,6 +2,8 @@
 
 mod all;
 mod credit;
+mod deadline;
 mod fair;
 mod limits;
 mod machines;
+mod rtds;

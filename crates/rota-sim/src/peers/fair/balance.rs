@@ -94,7 +94,7 @@ impl<R: Rule> Fair<R> {
     }
 
     /// At a tick: balances the levels that are due, and wakes an idle CPU if tasks wait here.
-    pub(super) fn balance(&mut self, machine: &mut Machine, cpu: CpuId) {
+    pub(in crate::peers) fn balance(&mut self, machine: &mut Machine, cpu: CpuId) {
         for level in 0..self.cpus[cpu.index()].levels.len() {
             let of = &mut self.cpus[cpu.index()].levels[level];
             let interval_ns = of.span.len() as u64 * 1_000_000 * BUSY_FACTOR;
@@ -103,7 +103,7 @@ impl<R: Rule> Fair<R> {
                 self.balance_level(machine, cpu, level);
             }
         }
-        if self.tasks_on(cpu) > 1 {
+        if self.tasks_on(cpu) > u32::from(self.cpus[cpu.index()].current.is_some()) {
             self.kick_idle(machine, cpu);
         }
     }
