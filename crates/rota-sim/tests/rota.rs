@@ -152,6 +152,57 @@ fn a_waiting_task_that_becomes_anothers_leaves_no_wait_behind() {
     });
 }
 
+const MONITORED: &str = r#"
+[host]
+cpus = "0"
+
+[[tenant]]
+name = "busy"
+class = "reserved"
+share = 0.5
+latency = "20ms"
+match = { cgroup = "busy" }
+
+[[tenant]]
+name = "vm"
+class = "reserved"
+share = 0.3
+latency = "20ms"
+capped = true
+match = { vm = "qemu:vm" }
+"#;
+
+/// Both are in each of the VM's slots, so that its vCPU never waits longer than promised but for its own monitor.
+#[test]
+fn a_busy_monitor_takes_half_of_each_slot_of_its_vcpu() {
+    apart(|| {
+        let model = model(MONITORED, 1);
+        let (mut run, mut tenants) = start(&model, 1);
+        let vcpu = tenants.vcpu("vm", 0, Hog);
+        let threads = [(0, vcpu.pid)].into();
+        for spec in [vcpu, tenants.thread("busy", Hog), tenants.thread("vm", Hog)] {
+            run.spawn(spec);
+        }
+        settle(&mut run, &tenants);
+        run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
+        run.run_until(run.machine.now_ns() + 500 * MS);
+        run.observer.0.begin(&mut run.machine);
+        run.run_until(run.machine.now_ns() + 2_000 * MS);
+        for queue in run.policy.queues(&mut run.machine) {
+            let lost_ns: u64 = queue.lost_ns.iter().sum();
+            assert!(queue.missed == 0 && lost_ns < MS, "{queue:?}");
+        }
+        let metrics = run.observer.0.finish(&mut run.machine);
+        let home = tenants.home("vm");
+        for unit in [home.unit(0), home.unit(1)] {
+            let received_ns = metrics[unit.index()].received_ns;
+            assert!((290 * MS..320 * MS).contains(&received_ns), "{received_ns} of 2 s");
+            let longest_ns = metrics[unit.index()].blackout_max_ns;
+            assert!(longest_ns < 25 * MS, "it waited for {longest_ns} ns");
+        }
+    });
+}
+
 /// Every event of a run of the demo.
 fn trace(seed: u64) -> Vec<(u64, Event)> {
     apart(|| {

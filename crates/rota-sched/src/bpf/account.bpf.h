@@ -248,16 +248,20 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u64 now)
 	struct queue_ctx *q = queue_ctx(queue);
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	u64 late, latency_ns;
+	bool is_monitor;
 
 	if (!c || !q || !tenant)
 		return 0;
+	is_monitor = tenant->kind == ROTA_KIND_VM && queue == tenant->first_queue;
 	/* Only what is in a table is promised anything. */
 	latency_ns = tenant->promised_from ? tenant->latency_ns : 0;
 	bpf_spin_lock(&q->lock);
 	follow_promise(q, tenant->promised_from);
 	q->nr_running++;
 	q->account.dispatches++;
-	if (q->nr_running == 1 && q->blackout_since) {
+	if (is_monitor) {
+		q->blackout_since = 0; /* what is promised is promised to the vCPUs */
+	} else if (q->nr_running == 1 && q->blackout_since) {
 		late = now - max_time(c->slot_start, q->blackout_since);
 		if (c->level == ROTA_LEVEL_OWNER && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
 			late -= c->slot_lost_ns;
@@ -284,6 +288,43 @@ __noinline int service_ends(u32 queue, bool runnable, u64 now)
 		blackout_begins(q, now);
 	bpf_spin_unlock(&q->lock);
 	return 0;
+}
+
+/* Somebody else of the owner uses its slot: from `now` on no time of that is a blackout, and what was before is over. */
+__noinline int blackout_restarts(u32 queue, u64 latency_ns, bool counts, u64 now)
+{
+	struct queue_ctx *q = queue_ctx(queue);
+
+	if (!q)
+		return 0;
+	bpf_spin_lock(&q->lock);
+	if (!q->nr_running && q->blackout_since) {
+		if (counts)
+			blackout_ends(q, latency_ns, now);
+		blackout_begins(q, now);
+	}
+	bpf_spin_unlock(&q->lock);
+	return 0;
+}
+
+/* The task uses the slot of the queue for which it stands in no more: that queue's wait begins now. */
+static __always_inline void stands_in_no_more(struct task_ctx *t, u64 now)
+{
+	if (t->stands_in_for != ROTA_NONE)
+		blackout_restarts(t->stands_in_for, 0, false, now);
+	t->stands_in_for = ROTA_NONE;
+}
+
+/* A turn begins. In a vCPU's slot it may be its monitor's: then the slot serves the VM all the same. */
+static __always_inline void stands_in(struct cpu_ctx *c, struct task_ctx *t, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(t->m.tenant);
+
+	stands_in_no_more(t, now);
+	if (c->level != ROTA_LEVEL_OWNER || c->slot_tenant != t->m.tenant || c->slot_queue == t->m.queue || !tenant)
+		return;
+	t->stands_in_for = c->slot_queue;
+	blackout_restarts(c->slot_queue, tenant->promised_from ? tenant->latency_ns : 0, true, now);
 }
 
 #endif /* ROTA_ACCOUNT_BPF_H */

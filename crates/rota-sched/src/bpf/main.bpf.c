@@ -143,7 +143,11 @@ static __always_inline void settle_prev(struct task_struct *prev, u32 cpu, u64 n
 /* What ran until now goes on, without leaving the CPU: a new turn begins. */
 static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
 {
+	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
+
 	turn_begins(c, cpu, c->picked, c->now);
+	if (t)
+		stands_in(c, t, c->now);
 	if (prev)
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
 }
@@ -250,6 +254,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	t->running = true;
 	t->run_since = now;
 	service_begins(cpu, t->m.queue, t->m.tenant, now);
+	stands_in(c, t, now);
 	q = queue_ctx(t->m.queue);
 	if (q && t->last_cpu != cpu)
 		__sync_fetch_and_add(&q->account.migrations, 1);
@@ -267,6 +272,7 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	if (!q || !tenant || !t->running)
 		return;
 	t->running = false;
+	stands_in_no_more(t, now);
 	turn_ends(cpu, t->m.queue, now);
 	service_ends(t->m.queue, runnable, now);
 	used = now - t->run_since;
@@ -315,7 +321,7 @@ s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args 
 		return -ENOMEM;
 	classify(p, &t->m);
 	t->cgroup = 0; /* the task may be on its way into another cgroup: look again when it first runs */
-	t->last_cpu = ROTA_NONE;
+	t->last_cpu = t->stands_in_for = ROTA_NONE;
 	return 0;
 }
 

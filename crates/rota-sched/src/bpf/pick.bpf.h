@@ -61,6 +61,7 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u32 service, own;
 	bool first;
+	u64 turn;
 
 	if (!tenant || !c || tenant->class != ROTA_CLASS_RESERVED)
 		return false;
@@ -70,8 +71,9 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 	own = service + 1 + index;
 	if (scx_bpf_dsq_nr_queued(DSQ_QUEUE(service)) <= 0 && c->prev_dsq != DSQ_QUEUE(service))
 		return serve(cpu, DSQ_QUEUE(own), level, until);
-	/* Both wait: they take turns. */
-	until = min_time(until, c->now + ROTA_QUANTUM_NS);
+	/* Both wait: they take turns, in a slot so that it has one of each. */
+	turn = level == ROTA_LEVEL_OWNER ? (c->slot_end - c->slot_start) / 2 : ROTA_QUANTUM_NS;
+	until = min_time(until, c->now + min_time(turn, ROTA_QUANTUM_NS));
 	first = c->service_first = !c->service_first;
 	return serve(cpu, DSQ_QUEUE(first ? service : own), level, until) ||
 	       serve(cpu, DSQ_QUEUE(first ? own : service), level, until);

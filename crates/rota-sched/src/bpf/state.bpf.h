@@ -137,6 +137,7 @@ struct task_ctx {
 	bool running; /* as running in its queue */
 	u32 left;     /* the number + 1 of a queue that no longer counts it: see leave_queue; 0: none */
 	u32 last_cpu;
+	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */
 	u64 run_since;
 	u64 vtime;
 };
