@@ -10,7 +10,7 @@ use common::RoundRobin;
 use rota_model::Topology;
 use rota_sim::observe::Metrics;
 use rota_sim::programs::sync::{Barrier, Condition, Lock, Patience, Semaphore, TicketLock};
-use rota_sim::programs::{ForkJoin, Led, Limited, Locking, Pipeline, Rounds, Waiting};
+use rota_sim::programs::{BENCHMARKS, ForkJoin, Led, Limited, Locking, Pipeline, Rounds, Waiting};
 use rota_sim::{CgroupId, Costs, Distribution, Script, Simulation, TaskId, TaskSpec, Thread, UnitId};
 
 const MS: u64 = 1_000_000;
@@ -237,4 +237,28 @@ fn a_pipeline_is_as_fast_as_its_stages() {
     assert_eq!(measure(3, pipeline(3, 1, 4)).0, 48, "one each 2 ms after the first 4");
     assert_eq!(measure(1, pipeline(2, 1, 1)).0, 24, "two stages on one CPU");
     assert_eq!(measure(4, pipeline(2, 2, 4)).0, 98, "two threads for each stage");
+}
+
+/// Each is as parallel as it is said to be, and its threads synchronise as often, whatever their number.
+#[test]
+fn benchmarks_are_as_their_sources_say() {
+    for benchmark in BENCHMARKS {
+        for threads in [1, 2, 8, 16, 48] {
+            let mut simulation = simulation(threads);
+            for script in benchmark.with_threads(threads).programs() {
+                spawn(&mut simulation, 0, script);
+            }
+            let time_ns = 100 * 2 * benchmark.interval_ns;
+            simulation.run_until(time_ns + 100 * MS / 1000);
+            let metrics = &simulation.observer.finish(&mut simulation.machine)[0];
+            let name = format!("{} with {threads}", benchmark.name);
+            assert!(metrics.work.abs_diff(100) <= 1, "{name}: {} rounds", metrics.work);
+            // Of those that spin, the CPU time says nothing.
+            if !benchmark.spins {
+                let parallelism = metrics.received_ns * 1000 / (time_ns * u64::from(threads));
+                let expected = u64::from(benchmark.parallelism).max(1000 / u64::from(threads));
+                assert!(parallelism.abs_diff(expected) <= 3, "{name}: {parallelism}, not {expected}");
+            }
+        }
+    }
 }

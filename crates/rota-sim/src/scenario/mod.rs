@@ -21,7 +21,8 @@
 //! | `threads` | how many there are, 1 by default; only where the program's number of threads is not given otherwise |
 //! | `working_set` | how much memory each thread works on, in KiB; 0 by default |
 //!
-//! and the keys of that program.
+//! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
+//! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
 //!
 //! ```
 //! use rota_model::config::Source;
@@ -57,15 +58,19 @@ pub mod programs;
 mod read;
 mod run;
 
+use std::collections::BTreeMap;
+
 use rota_model::config::{ConfigErrors, Source};
 use rota_model::{Match, Model, TenantId};
 
 use crate::costs::Costs;
 use crate::engine::Simulation;
+use crate::guest::Guest;
 use crate::ids::{CpuId, DeviceId};
 use crate::observe::Observer;
 use crate::policy::Policy;
 use crate::program::{Device, Program};
+use crate::rng::Rng;
 
 pub use programs::Work;
 pub use run::{INTERVALS, Options, Outcome, Service, TenantOutcome};
@@ -102,7 +107,7 @@ pub struct Workload {
 pub struct Member {
     /// The tenant.
     pub tenant: TenantId,
-    /// Which of its vCPUs it is, if the tenant is a VM and it is not one of its monitor's threads.
+    /// Which of its vCPUs it is, if the tenant is a VM.
     pub vcpu: Option<u32>,
     /// How much memory it works on, in KiB.
     pub working_set_kib: u64,
@@ -121,28 +126,46 @@ impl Scenario {
     }
 
     /// The threads of all tenants, in an order that depends on nothing but the scenario; and in the simulation whatever
-    /// else belongs to them. The first threads of a VM are its vCPUs.
+    /// else belongs to them. Of a VM these are its vCPUs, in which the guest runs its workloads' threads.
     pub fn members<P: Policy, O: Observer>(&self, simulation: &mut Simulation<P, O>) -> Vec<Member> {
         let mut site = Around { cpus: self.interrupt_cpus(), attached: 0, simulation };
         let mut members: Vec<Member> = Vec::new();
-        let mut counts = vec![0; self.model.tenants.len()];
+        let mut guests: BTreeMap<TenantId, (Guest, u64)> = BTreeMap::new();
         for Workload { tenants, work, working_set_kib } in &self.workloads {
             for &tenant in tenants {
-                for program in work.programs(&mut site) {
-                    let number = counts[tenant as usize];
-                    counts[tenant as usize] += 1;
-                    let vcpu = (number < self.vcpus(tenant)).then_some(number);
-                    members.push(Member { tenant, vcpu, working_set_kib: *working_set_kib, program });
-                }
+                let Some(guest) = self.guest(tenant, site.simulation.machine.seed) else {
+                    members.extend(work.programs(&mut site).into_iter().map(|program| Member {
+                        tenant,
+                        vcpu: None,
+                        working_set_kib: *working_set_kib,
+                        program,
+                    }));
+                    continue;
+                };
+                let (guest, largest_kib) = guests.entry(tenant).or_insert((guest, 0));
+                *largest_kib = (*largest_kib).max(*working_set_kib);
+                work.programs(&mut guest.site(&mut site))
+                    .into_iter()
+                    .for_each(|program| guest.thread(program));
             }
+        }
+        for (tenant, (guest, working_set_kib)) in guests {
+            let vcpus = (0..).zip(guest.vcpus());
+            members.extend(vcpus.map(|(number, program)| Member {
+                tenant,
+                vcpu: Some(number),
+                working_set_kib,
+                program,
+            }));
         }
         members
     }
 
-    /// How many of a tenant's threads are vCPUs of a VM.
-    fn vcpus(&self, tenant: TenantId) -> u32 {
-        let tenant = &self.model.tenants[tenant as usize];
-        if matches!(tenant.matcher, Some(Match::Vm { .. })) { tenant.vcpus } else { 0 }
+    /// The guest of a tenant that is a VM.
+    fn guest(&self, id: TenantId, seed: u64) -> Option<Guest> {
+        let tenant = &self.model.tenants[id as usize];
+        let is_vm = matches!(tenant.matcher, Some(Match::Vm { .. }));
+        is_vm.then(|| Guest::new(tenant.vcpus, Rng::new(seed, GUEST_STREAM + u64::from(id))))
     }
 
     /// Where devices interrupt: the housekeeping CPUs, or all if there are none.
@@ -152,6 +175,9 @@ impl Scenario {
         cpus.iter().map(CpuId).collect()
     }
 }
+
+/// Streams of chance from here on are guests'; below are tasks' and devices'.
+const GUEST_STREAM: u64 = 1 << 33;
 
 /// What workloads need beside threads.
 pub trait Site {

@@ -18,6 +18,7 @@
 //! | `fork-join` | `parallel`, `sequential`: drawn, `"8ms"` and `"1ms"` by default; `balanced`: whether the threads take turns with what one does alone, `false` by default; `spin` | computes what is divided among all threads, then has one compute alone |
 //! | `pipeline` | `stages`: a number, 2 by default; `compute`: drawn; `room`: a number, 1 by default | `threads` threads for each stage pass pieces on, of which so many can wait before a stage |
 //! | `server` | `service`: drawn; either `arrival`: drawn, the time between two requests; or `clients`: a number, and `think`: drawn | waits for requests and computes for each: they come all the same, or each client waits for its answer and then for a while |
+//! | `benchmark` | `name`: of a program of PARSEC, SPLASH-2 or the NAS parallel benchmarks, e.g. `"parsec.facesim"` | is as parallel as that and synchronises as often: see [`crate::programs::BENCHMARKS`] |
 //!
 //! `spin` is how long a thread that has to wait looks in a loop before it sleeps: a duration, `"0ns"` by default, or
 //! `"forever"`.
@@ -25,6 +26,7 @@
 use std::fmt::Debug;
 
 use rota_model::config::{Errors, Table, value};
+use rota_model::quote;
 use toml::de::DeValue;
 
 use super::Site;
@@ -33,8 +35,8 @@ use crate::distribution::Distribution;
 use crate::program::Program;
 use crate::programs::sync::Patience;
 use crate::programs::{
-    ForkJoin, Hog, Intermittent, Led, Limited, Load, Locking, Periodic, Phases, Pipeline, Probe, Rounds,
-    Server, Waiting,
+    BENCHMARKS, Benchmark, ForkJoin, Hog, Intermittent, Led, Limited, Load, Locking, Periodic, Phases,
+    Pipeline, Probe, Rounds, Server, Waiting,
 };
 use crate::thread::Script;
 
@@ -207,7 +209,31 @@ pub(super) const KINDS: &[Kind] = &[
             Some(Box::new(Server { threads, service: service?, load: load? }))
         },
     },
+    Kind {
+        name: "benchmark",
+        keys: &["threads", "name"],
+        read: |keys, errors| {
+            let threads = keys.threads(errors);
+            keys.table.require("name", keys.known, "e.g. name = \"parsec.facesim\"", errors);
+            let benchmark = keys.table.read("name", errors, benchmark)?;
+            Some(Box::new(benchmark.with_threads(threads)))
+        },
+    },
 ];
+
+fn benchmark(value: &DeValue) -> Result<Benchmark, String> {
+    let name = value::text(value, "e.g. \"parsec.facesim\"")?;
+    Benchmark::find(name).ok_or_else(|| {
+        let suite = name.split_once('.').map_or("", |(suite, _)| suite);
+        let of_suite = BENCHMARKS.iter().filter(|benchmark| benchmark.name.starts_with(&format!("{suite}.")));
+        let names: Vec<&str> = of_suite.map(|benchmark| benchmark.name).collect();
+        let mend = match names[..] {
+            [] => "begin with parsec., splash. or npb.".to_owned(),
+            _ => format!("write one of {}", names.join(", ")),
+        };
+        format!("{} is none that is known; {mend}", quote(name))
+    })
+}
 
 /// The keys of a program.
 pub(super) struct Keys<'k> {

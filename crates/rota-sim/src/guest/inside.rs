@@ -1,0 +1,334 @@
+//! The guest kernel: its threads, its vCPUs, and what each does next.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::SLICE_NS;
+use crate::ids::TaskId;
+use crate::program::{Effect, Program, Resumed, Step, Why, World};
+use crate::rng::Rng;
+use crate::task::State;
+
+/// So many steps of threads without any time passing are a mistake in a program.
+const STEPS_MAX: u32 = 10_000;
+
+struct Thread {
+    program: Option<Box<dyn Program>>,
+    rng: Rng,
+    state: State,
+    vcpu: usize,
+    /// It may not be moved.
+    held: bool,
+    /// What the present step asked for, and what is left of it.
+    asked_ns: u64,
+    remaining_ns: u64,
+    /// To be paid before anything of the step is done.
+    overhead_ns: u64,
+    /// How the step ended, if the next one is not known yet.
+    ended: Option<Why>,
+    /// It waits to be woken; else, if blocked, it sleeps.
+    waits: bool,
+    alarm_ns: Option<u64>,
+}
+
+#[derive(Default)]
+struct Vcpu {
+    /// The host's thread; none before it has run.
+    task: Option<TaskId>,
+    queue: VecDeque<usize>,
+    current: Option<usize>,
+    /// What ran before.
+    last: Option<usize>,
+    /// It has halted, and nobody has told it to go on.
+    idle: bool,
+    slice_left_ns: u64,
+    /// Alarms of threads that were set here, with their times.
+    alarms: BTreeSet<(u64, usize)>,
+}
+
+/// All of a guest.
+pub struct Inside {
+    threads: Vec<Thread>,
+    vcpus: Vec<Vcpu>,
+    rng: Rng,
+    exit_ns: u64,
+}
+
+impl Inside {
+    pub fn new(vcpus: u32, rng: Rng) -> Inside {
+        let vcpus = (0..vcpus).map(|_| Vcpu::default()).collect();
+        Inside { threads: Vec::new(), vcpus, rng, exit_ns: 0 }
+    }
+
+    pub fn vcpus(&self) -> usize {
+        self.vcpus.len()
+    }
+
+    /// Threads go to the vCPUs in turn.
+    pub fn add(&mut self, program: Box<dyn Program>) {
+        let number = self.threads.len();
+        let vcpu = number % self.vcpus.len();
+        self.threads.push(Thread {
+            program: Some(program),
+            rng: Rng::new(self.rng.draw(), number as u64),
+            state: State::Queued,
+            vcpu,
+            held: false,
+            asked_ns: 0,
+            remaining_ns: 0,
+            overhead_ns: 0,
+            ended: Some(Why::Started),
+            waits: false,
+            alarm_ns: None,
+        });
+        self.vcpus[vcpu].queue.push_back(number);
+    }
+
+    /// A vCPU has the CPU: it goes on, and says for how long at most.
+    pub fn enter(&mut self, vcpu: usize, resumed: Resumed, world: &mut World<'_>) -> Step {
+        self.exit_ns = world.costs.vm_exit_ns;
+        self.vcpus[vcpu].task = Some(world.task);
+        self.account(vcpu, resumed.done_ns);
+        self.ring_alarms(vcpu, world);
+        self.vcpus[vcpu].idle = false;
+        for _ in 0..STEPS_MAX {
+            let Some(thread) = self.pick(vcpu, world) else {
+                self.vcpus[vcpu].idle = true;
+                return Step::Wait(self.next_alarm_ns(vcpu));
+            };
+            if self.threads[thread].ended.is_none() {
+                return self.compute(vcpu, thread);
+            }
+            let step = self.ask(vcpu, thread, world);
+            self.take(vcpu, thread, step, world.now_ns);
+        }
+        panic!("the programs of a guest take no time: {STEPS_MAX} steps at {} ns", world.now_ns);
+    }
+
+    /// Counts what the present thread has done.
+    fn account(&mut self, vcpu: usize, done_ns: u64) {
+        let vcpu = &mut self.vcpus[vcpu];
+        let Some(thread) = vcpu.current.map(|current| &mut self.threads[current]) else { return };
+        vcpu.slice_left_ns = vcpu.slice_left_ns.saturating_sub(done_ns);
+        let paid_ns = done_ns.min(thread.overhead_ns);
+        thread.overhead_ns -= paid_ns;
+        thread.remaining_ns = thread.remaining_ns.saturating_sub(done_ns - paid_ns);
+        if thread.remaining_ns == 0 && thread.overhead_ns == 0 {
+            thread.ended.get_or_insert(Why::Computed);
+        }
+    }
+
+    fn next_alarm_ns(&self, vcpu: usize) -> Option<u64> {
+        self.vcpus[vcpu].alarms.first().map(|(time_ns, _)| *time_ns)
+    }
+
+    fn ring_alarms(&mut self, vcpu: usize, world: &mut World<'_>) {
+        while let Some((time_ns, thread)) = self.vcpus[vcpu].alarms.first().copied() {
+            if time_ns > world.now_ns {
+                return;
+            }
+            self.vcpus[vcpu].alarms.pop_first();
+            self.threads[thread].alarm_ns = None;
+            match (self.threads[thread].state, self.threads[thread].waits) {
+                (State::Blocked, true) => self.wake(thread, Why::TimedOut, Some(vcpu), world.effects),
+                (State::Blocked, false) => self.wake(thread, Why::Slept, Some(vcpu), world.effects),
+                _ => self.cut(thread, Why::TimedOut, Some(vcpu), world.effects),
+            }
+        }
+    }
+
+    fn set_alarm(&mut self, vcpu: usize, thread: usize, time_ns: u64) {
+        self.threads[thread].alarm_ns = Some(time_ns);
+        self.threads[thread].vcpu = vcpu;
+        self.vcpus[vcpu].alarms.insert((time_ns, thread));
+    }
+
+    fn call_off(&mut self, thread: usize) {
+        if let Some(time_ns) = self.threads[thread].alarm_ns.take() {
+            // Threads with an alarm that compute may have been moved since.
+            self.vcpus.iter_mut().for_each(|vcpu| _ = vcpu.alarms.remove(&(time_ns, thread)));
+        }
+    }
+
+    /// The thread that runs on a vCPU from now on.
+    fn pick(&mut self, vcpu: usize, world: &World<'_>) -> Option<usize> {
+        let own = &mut self.vcpus[vcpu];
+        if let Some(current) = own.current {
+            let goes_on = own.slice_left_ns > 0 || own.queue.is_empty();
+            if goes_on {
+                return Some(current);
+            }
+            self.threads[current].state = State::Queued;
+            own.queue.push_back(current);
+        }
+        let next = own.queue.pop_front().or_else(|| self.steal(vcpu));
+        let own = &mut self.vcpus[vcpu];
+        own.current = next;
+        let next = next?;
+        own.slice_left_ns = SLICE_NS;
+        let thread = &mut self.threads[next];
+        (thread.state, thread.vcpu) = (State::Running, vcpu);
+        if own.last != Some(next) {
+            thread.overhead_ns += world.costs.switch_ns;
+        }
+        own.last = Some(next);
+        Some(next)
+    }
+
+    /// A thread that waits on another vCPU, from the longest queue.
+    fn steal(&mut self, vcpu: usize) -> Option<usize> {
+        let movable = |queue: &VecDeque<usize>| queue.iter().position(|thread| !self.threads[*thread].held);
+        let others = self
+            .vcpus
+            .iter()
+            .enumerate()
+            .filter(|(number, other)| *number != vcpu && movable(&other.queue).is_some());
+        let (from, place) = others
+            .max_by_key(|(number, other)| (other.queue.len(), usize::MAX - number))
+            .and_then(|(number, other)| Some((number, movable(&other.queue)?)))?;
+        self.vcpus[from].queue.remove(place)
+    }
+
+    /// How long the present thread computes on, at most.
+    fn compute(&self, vcpu: usize, thread: usize) -> Step {
+        let (own, thread) = (&self.vcpus[vcpu], &self.threads[thread]);
+        let ns = thread.remaining_ns.saturating_add(thread.overhead_ns);
+        let ns = if own.queue.is_empty() { ns } else { ns.min(own.slice_left_ns) };
+        match self.next_alarm_ns(vcpu) {
+            Some(until_ns) => Step::ComputeUntil { ns, until_ns },
+            None => Step::Compute(ns),
+        }
+    }
+
+    /// Asks a thread's program for its next step.
+    fn ask(&mut self, vcpu: usize, number: usize, world: &mut World<'_>) -> Step {
+        self.call_off(number);
+        let thread = &mut self.threads[number];
+        let why = thread.ended.take().unwrap_or(Why::Computed);
+        let done_ns = thread.asked_ns.saturating_sub(thread.remaining_ns);
+        (thread.asked_ns, thread.remaining_ns) = (0, 0);
+        let mut program = thread.program.take().expect("a thread that runs has a program");
+        let mut effects = Vec::new();
+        let mut inner = World {
+            now_ns: world.now_ns,
+            task: TaskId(number as u32),
+            rng: &mut thread.rng,
+            costs: world.costs,
+            effects: &mut effects,
+        };
+        let step = program.next(Resumed { why, done_ns }, &mut inner);
+        self.threads[number].program = Some(program);
+        effects.into_iter().for_each(|effect| self.affect(effect, Some(vcpu), world.effects));
+        step
+    }
+
+    /// Begins a step of the thread that runs on a vCPU.
+    fn take(&mut self, vcpu: usize, number: usize, step: Step, now_ns: u64) {
+        let thread = &mut self.threads[number];
+        let own = &mut self.vcpus[vcpu];
+        match step {
+            Step::Compute(ns) | Step::Spin(ns) | Step::ComputeUntil { ns, .. } => {
+                (thread.asked_ns, thread.remaining_ns) = (ns, ns);
+                if ns == 0 {
+                    thread.ended = Some(Why::Computed);
+                }
+                if let Step::ComputeUntil { until_ns, .. } = step {
+                    self.set_alarm(vcpu, number, until_ns.max(now_ns));
+                }
+            }
+            Step::SleepUntil(_) | Step::Wait(_) => {
+                thread.state = State::Blocked;
+                thread.waits = matches!(step, Step::Wait(_));
+                own.current = None;
+                if let Step::SleepUntil(until_ns) | Step::Wait(Some(until_ns)) = step {
+                    self.set_alarm(vcpu, number, until_ns.max(now_ns));
+                }
+            }
+            Step::Yield => {
+                thread.ended = Some(Why::Yielded);
+                own.slice_left_ns = 0;
+            }
+            Step::Exit => {
+                thread.state = State::Dead;
+                thread.program = None;
+                own.current = None;
+            }
+        }
+    }
+
+    /// What a thread on `from`, or a device, does to the guest and to what is outside of it.
+    pub fn affect(&mut self, effect: Effect, from: Option<usize>, outside: &mut Vec<Effect>) {
+        // What is counted is counted for the vCPU.
+        let task = from.and_then(|vcpu| self.vcpus[vcpu].task);
+        match effect {
+            Effect::Wake(id) => {
+                let thread = &self.threads[id.index()];
+                if thread.state == State::Blocked && thread.waits {
+                    self.wake(id.index(), Why::Woken, from, outside);
+                }
+            }
+            Effect::Poke(id) => self.cut(id.index(), Why::Poked, from, outside),
+            Effect::Ask(device, at_ns) => outside.push(Effect::Ask(device, at_ns)),
+            Effect::Spawn(spec) => self.spawn(spec.program, from, outside),
+            Effect::Hold(id, held) => self.threads[id.index()].held = held,
+            Effect::Work(_, amount) => outside.extend(task.map(|task| Effect::Work(task, amount))),
+            Effect::Latency(_, ns) => outside.extend(task.map(|task| Effect::Latency(task, ns))),
+        }
+    }
+
+    fn spawn(&mut self, program: Box<dyn Program>, from: Option<usize>, outside: &mut Vec<Effect>) {
+        let number = self.threads.len();
+        self.add(program);
+        let vcpu = self.threads[number].vcpu;
+        self.vcpus[vcpu].queue.retain(|queued| *queued != number);
+        self.wake(number, Why::Started, from, outside);
+    }
+
+    fn wake(&mut self, number: usize, why: Why, from: Option<usize>, outside: &mut Vec<Effect>) {
+        self.call_off(number);
+        let idles = |vcpu: &Vcpu| vcpu.idle && vcpu.queue.is_empty();
+        let thread = &self.threads[number];
+        let idle = if thread.held || idles(&self.vcpus[thread.vcpu]) {
+            None
+        } else {
+            self.vcpus.iter().position(idles)
+        };
+        let vcpu = idle.unwrap_or(thread.vcpu);
+        let thread = &mut self.threads[number];
+        (thread.state, thread.vcpu, thread.waits) = (State::Queued, vcpu, false);
+        thread.ended = Some(why);
+        self.vcpus[vcpu].queue.push_back(number);
+        self.tell(vcpu, from, outside);
+    }
+
+    /// Ends the computation of a thread that runs or is queued.
+    fn cut(&mut self, number: usize, why: Why, from: Option<usize>, outside: &mut Vec<Effect>) {
+        let thread = &mut self.threads[number];
+        if !matches!(thread.state, State::Queued | State::Running) || thread.ended.is_some() {
+            return;
+        }
+        thread.ended = Some(why);
+        let (state, vcpu) = (thread.state, thread.vcpu);
+        if state == State::Running && from != Some(vcpu) {
+            // Who looks at memory sees a change without an interrupt: no exit.
+            outside.extend(self.vcpus[vcpu].task.map(Effect::Poke));
+        }
+    }
+
+    /// Has a vCPU look at its queue: an interrupt between processors, unless it is the one that runs this.
+    fn tell(&mut self, vcpu: usize, from: Option<usize>, outside: &mut Vec<Effect>) {
+        if from == Some(vcpu) {
+            return;
+        }
+        let exit_ns = self.exit_ns;
+        if let Some(sender) = from.and_then(|from| self.vcpus[from].current) {
+            self.threads[sender].overhead_ns += exit_ns;
+        }
+        let own = &self.vcpus[vcpu];
+        let Some(task) = own.task else { return };
+        let receiver = if own.idle { own.queue.front().copied() } else { own.current };
+        if let Some(receiver) = receiver {
+            self.threads[receiver].overhead_ns += exit_ns;
+        }
+        outside.push(if own.idle { Effect::Wake(task) } else { Effect::Poke(task) });
+    }
+}
