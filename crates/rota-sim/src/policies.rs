@@ -7,7 +7,7 @@ use rota_model::Model;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
-use crate::peers::{Cfs, Credit, Deadline, Eevdf, Fair, Rtds};
+use crate::peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Rtds};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::rota::Rota;
 use crate::tenants::Home;
@@ -86,6 +86,12 @@ pub const POLICIES: &[Entry] = &[
         label: "Xen Credit",
         about: "Xen's Credit: weights, caps for capped tenants, who wakes is boosted",
         make: |_| Ok(Box::new(Credit::default())),
+    },
+    Entry {
+        name: "credit2",
+        label: "Xen Credit2",
+        about: "Xen's Credit2: weights, a queue for each socket, no boost and no caps",
+        make: |_| Ok(Box::new(Credit2::default())),
     },
     Entry {
         name: "rtds",

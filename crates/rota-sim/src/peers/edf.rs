@@ -21,7 +21,8 @@ pub enum Kind {
     /// It has its budget anew in each period, counted from the first, and may use it at any time. RTDS.
     Deferrable,
     /// It may never use more than its share of the time until its deadline, which begins anew when it wakes otherwise.
-    /// `SCHED_DEADLINE`: Abeni and Buttazzo, *Integrating multimedia applications in hard real-time systems*, RTSS 1998.
+    /// `SCHED_DEADLINE`: Abeni and Buttazzo, *Integrating multimedia applications in hard real-time systems*, RTSS
+    /// 1998.
     ConstantBandwidth,
 }
 

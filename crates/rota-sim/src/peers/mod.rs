@@ -4,6 +4,7 @@
 //! with its parameters, is in docs/PEERS.md; what each makes of a tenant, in `tenants.rs`.
 
 pub mod credit;
+pub mod credit2;
 mod deadline;
 mod edf;
 pub mod fair;
@@ -11,6 +12,7 @@ mod rtds;
 mod tenants;
 
 pub use credit::Credit;
+pub use credit2::Credit2;
 pub use deadline::Deadline;
 pub use edf::Server;
 pub use fair::{Cfs, Eevdf, Fair};

@@ -2,7 +2,8 @@
 //! deadlines run (`xen/common/sched/rt.c`; Vanga, thesis section 2.3.3). Nobody runs without budget: time that is over
 //! is lost. Each task is a vCPU.
 //!
-//! Left out: extra time, which came after the version that the thesis compares with (4.9), and the costs of its one lock.
+//! Left out: extra time, which came after the version that the thesis compares with (4.9), and the costs of its one
+//! lock.
 
 use std::collections::BTreeMap;
 

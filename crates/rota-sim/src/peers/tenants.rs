@@ -1,6 +1,7 @@
 //! What the policies make of a tenant: the nearest that each has to its class.
 
 use super::credit::Credit;
+use super::credit2::Credit2;
 use super::deadline::Deadline;
 use super::edf::Server;
 use super::fair::{Fair, Rule};
@@ -36,7 +37,8 @@ fn quota(home: &Home) -> Option<(u64, u64)> {
     Some(((quota_ns.div_ceil(1_000) * 1_000).max(QUOTA_MIN_NS), QUOTA_PERIOD_NS))
 }
 
-/// The longest period that has no longer blackout than promised: 2(T - C) <= L with C = U T (Vanga, thesis section 5.3).
+/// The longest period that has no longer blackout than promised: 2(T - C) <= L with C = U T (Vanga, thesis section
+/// 5.3).
 fn server(reservation: &Reservation) -> Server {
     let free = u128::from(Share::ONE.ppb() - reservation.share.ppb()).max(1);
     let period_ns = u128::from(reservation.latency_ns) * u128::from(Share::ONE.ppb()) / (2 * free);
@@ -56,6 +58,13 @@ impl Contender for Credit {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         let capped = home.tenant.reservation().is_some_and(|reservation| reservation.capped);
         machine.cgroup_limits(home.cgroup, weight(home.tenant.class), quota(home).filter(|_| capped));
+    }
+}
+
+/// There are no caps.
+impl Contender for Credit2 {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), None);
     }
 }
 

@@ -23,8 +23,8 @@ const UNTIL: u64 = 3_000 * MS;
 /// How long a CPU may idle although a task waits for it: a tick for each CPU of the largest machine.
 const IDLE_MAX: u64 = 4 * MS * 9;
 
-/// Policies that leave CPUs idle on purpose.
-const NOT_CONSERVING: &[&str] = &["rtds"];
+/// Policies that leave CPUs idle on purpose: for lack of budget, or since the task belongs to another socket's queue.
+const NOT_CONSERVING: &[&str] = &["rtds", "credit2"];
 
 /// Watches for CPUs that idle while a task waits that may run there.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 
 mod all;
 mod credit;
+mod credit2;
 mod deadline;
 mod fair;
 mod limits;

@@ -86,7 +86,9 @@ proptest! {
         }
         run.run_until(2_000 * MS + seed % MS);
         for (unit, (budget_ns, period_ns)) in run.units().iter().zip(kept) {
-            prop_assert!(unit.blackout_max_ns <= 2 * (period_ns - budget_ns), "{} of {budget_ns}/{period_ns}", unit.blackout_max_ns);
+            let bound_ns = 2 * (period_ns - budget_ns);
+            let blackout_ns = unit.blackout_max_ns;
+            prop_assert!(blackout_ns <= bound_ns, "{blackout_ns} of {budget_ns}/{period_ns}");
             prop_assert!(unit.received_ns + budget_ns >= 2_000 * MS / period_ns * budget_ns);
             prop_assert!(unit.received_ns <= (2_001 * MS / period_ns + 1) * budget_ns);
         }
