@@ -1,6 +1,7 @@
 //! `SCHED_DEADLINE`: threads with a reservation are constant bandwidth servers, and on all CPUs together the earliest
 //! deadlines run, before every ordinary thread (`kernel/sched/deadline.c`, and `sched-deadline.rst` of its
-//! documentation). The others are EEVDF's. A thread is admitted while all reservations together are at most 95 % of the CPUs.
+//! documentation). The others are EEVDF's. A thread is admitted while all reservations together are at most 95 % of the
+//! CPUs.
 //!
 //! Budgets end in time, as with the kernel's `HRTICK_DL`, not at the next tick. Threads with a reservation may have
 //! affinities, which the kernel refuses. Left out: reclaiming, the fair server, and inheritance.

@@ -1,7 +1,7 @@
 //! Xen's Credit2 (`xen/common/sched/credit2.c`; Vanga, thesis section 2.3.3.1). The CPUs of a socket share a queue,
 //! sorted by credit; who runs burns credit, the faster the lower its weight. Once the first of a queue has none left,
-//! everybody of the queue gets 10 ms more. Who wakes is not boosted: it preempts whom it has more credit than. Each task
-//! is a vCPU.
+//! everybody of the queue gets 10 ms more. Who wakes is not boosted: it preempts whom it has more credit than. Each
+//! task is a vCPU.
 //!
 //! Left out: soft affinity, and caps, which the version that the thesis compares with (4.9) does not have.
 
