@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rota_model::{CpuSet, Model, Reservation, TenantId};
+use rota_model::{CpuSet, Host, Reservation, Tenant, TenantId};
 
 use crate::Infeasible;
 
+/// So many lists of CPUs are remembered that nobody may be using any more.
+const LISTS_MAX: usize = 1_024;
+
 /// One vCPU that has a reservation.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub tenant: TenantId,
     pub index: u32,
@@ -16,19 +19,53 @@ pub(crate) struct Demand {
     /// Places, in the list of CPUs that may carry reservations, of those that it may use, ascending; all of them if
     /// absent.
     pub allowed: Option<Rc<[usize]>>,
+    /// Its tenant shares no cores.
+    pub is_exclusive: bool,
 }
 
-/// By tenant and index.
-pub(crate) fn collect(model: &Model, usable: &CpuSet) -> Result<Vec<Demand>, Infeasible> {
-    let place: HashMap<u32, usize> = usable.iter().enumerate().map(|(place, cpu)| (cpu, place)).collect();
-    // Tenants of one template have one affinity between them.
-    let mut known: HashMap<CpuSet, Option<Rc<[usize]>>> = HashMap::from([(usable.clone(), None)]);
-    let mut demands = Vec::new();
-    let exclusive = model.host.exclusive_cpus();
-    for (tenant, entry) in (0..).zip(&model.tenants) {
-        let Some(reservation) = entry.reservation() else { continue };
-        let usable = if entry.exclusive_cores { &exclusive } else { usable };
+/// The CPUs of a host that may carry reservations, and their places in a list.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Ascending.
+    pub cpus: Vec<u32>,
+    usable: CpuSet,
+    exclusive: CpuSet,
+    place: HashMap<u32, usize>,
+    /// Tenants of one template have one affinity between them.
+    lists: HashMap<CpuSet, Option<Rc<[usize]>>>,
+}
+
+impl Places {
+    pub fn new(host: &Host) -> Places {
+        let usable = host.tenant_cpus();
+        Places {
+            cpus: usable.iter().collect(),
+            exclusive: host.exclusive_cpus(),
+            place: usable.iter().enumerate().map(|(place, cpu)| (cpu, place)).collect(),
+            lists: HashMap::from([(usable.clone(), None)]),
+            usable,
+        }
+    }
+
+    /// By tenant and index. A tenant's number is its place in the list.
+    pub fn collect(&mut self, tenants: &[Tenant]) -> Result<Vec<Demand>, Infeasible> {
+        let mut demands = Vec::new();
+        for (tenant, entry) in (0..).zip(tenants) {
+            self.demand(tenant, entry, &mut demands)?;
+        }
+        Ok(demands)
+    }
+
+    /// What one tenant asks for, by index.
+    pub fn demand(
+        &mut self,
+        tenant: TenantId,
+        entry: &Tenant,
+        demands: &mut Vec<Demand>,
+    ) -> Result<(), Infeasible> {
+        let Some(reservation) = entry.reservation() else { return Ok(()) };
         for index in 0..entry.vcpus {
+            let usable = if entry.exclusive_cores { &self.exclusive } else { &self.usable };
             let cpus = entry.vcpu_cpus(index, usable);
             if cpus.is_empty() {
                 let affinity = entry.affinity.clone().unwrap_or_default();
@@ -38,12 +75,18 @@ pub(crate) fn collect(model: &Model, usable: &CpuSet) -> Result<Vec<Demand>, Inf
                     usable: usable.clone(),
                 });
             }
-            let allowed = known
-                .entry(cpus)
-                .or_insert_with_key(|cpus| Some(cpus.iter().map(|cpu| place[&cpu]).collect()))
-                .clone();
-            demands.push(Demand { tenant, index, reservation, allowed });
+            let (allowed, is_exclusive) = (self.list(cpus), entry.exclusive_cores);
+            demands.push(Demand { tenant, index, reservation, allowed, is_exclusive });
         }
+        Ok(())
     }
-    Ok(demands)
+
+    fn list(&mut self, cpus: CpuSet) -> Option<Rc<[usize]>> {
+        if self.lists.len() > LISTS_MAX {
+            self.lists.retain(|_, list| list.as_ref().is_none_or(|list| Rc::strong_count(list) > 1));
+        }
+        let place = &self.place;
+        let places = |cpus: &CpuSet| Some(cpus.iter().map(|cpu| place[&cpu]).collect());
+        self.lists.entry(cpus).or_insert_with_key(places).clone()
+    }
 }

@@ -31,7 +31,7 @@ pub(crate) fn set_apart(
     let mut tenants: Vec<TenantId> = demands.iter().map(|demand| demand.tenant).collect();
     tenants.dedup();
     tenants.retain(|&tenant| model.tenants[tenant as usize].exclusive_cores);
-    let cores = if tenants.is_empty() { Vec::new() } else { cores(&model.host, cpus) };
+    let cores = if tenants.is_empty() { Vec::new() } else { cores_of_several(&model.host, cpus) };
     if cores.is_empty() {
         return Ok(());
     }
@@ -72,10 +72,34 @@ pub(crate) fn mark(model: &Model, plans: &mut [CpuPlan], vcpus: &[PlannedVcpu]) 
 }
 
 /// The places of each core's CPUs, of the cores with several CPUs that are all for tenants.
-fn cores(host: &Host, cpus: &[u32]) -> Vec<Vec<usize>> {
+fn cores_of_several(host: &Host, cpus: &[u32]) -> Vec<Vec<usize>> {
     let places =
         |core: CpuSet| core.iter().map(|cpu| cpus.binary_search(&cpu).ok()).collect::<Option<Vec<usize>>>();
     host.topology.siblings().into_iter().filter_map(places).collect()
+}
+
+/// The cores of several CPUs that are all for tenants, by CPU.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    /// The core of each CPU, if it has one of these.
+    of: Vec<Option<usize>>,
+    cores: Vec<Vec<usize>>,
+}
+
+impl Cores {
+    pub fn new(host: &Host, cpus: &[u32]) -> Cores {
+        let cores = cores_of_several(host, cpus);
+        let mut of = vec![None; cpus.len()];
+        for (number, core) in cores.iter().enumerate() {
+            core.iter().for_each(|&cpu| of[cpu] = Some(number));
+        }
+        Cores { of, cores }
+    }
+
+    /// The places of the CPUs of this one's core, ascending; none if the core is this CPU alone.
+    pub fn of(&self, cpu: usize) -> &[usize] {
+        self.of[cpu].map_or(&[], |core| &self.cores[core])
+    }
 }
 
 /// One tenant's choice of cores.

@@ -1,6 +1,5 @@
 //! Who goes where and when: every vCPU on one CPU if that can be done, and as few as possible divided if not.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::slice;
 
@@ -11,13 +10,11 @@ use crate::divide::{Division, Group};
 use crate::exclusive;
 use crate::flow::{Part, assign};
 use crate::infeasible::{Figures, Infeasible};
-use crate::joint::Joint;
+use crate::known::{Known, slot_min_ns};
 use crate::partition::{Item, Order, partition};
 use crate::period::{CANDIDATES, Choice, HYPERPERIOD_NS, Task, Unkept, task};
-use crate::settle::{Terms, Timetable};
+use crate::settle::Timetable;
 use crate::shortage::{check_shares, explain};
-use crate::single;
-use crate::timetable::SLOT_MIN_NS;
 
 const WHOLE: u64 = Share::ONE.ppb() as u64;
 /// How often all are placed anew, each on one CPU and then divided, because some CPUs had not enough for what changes
@@ -40,9 +37,14 @@ pub(crate) struct Wanted<'a> {
     pub capacity: u64,
 }
 
-/// CPUs and vCPUs by groups that have nothing to do with each other, and the timetable of each group: none for a CPU
-/// that carries nothing or one whole vCPU.
-pub(crate) type Layout = Vec<(Group, Option<Rc<Timetable>>)>;
+/// Who goes where and when.
+pub(crate) struct Layout {
+    /// As placed, by demand. What changes of task take of them is for the timetables to say.
+    pub tasks: Vec<Task>,
+    /// CPUs and vCPUs by groups that have nothing to do with each other, and the timetable of each group: none for a
+    /// CPU that carries nothing or one whole vCPU.
+    pub groups: Vec<(Group, Option<Rc<Timetable>>)>,
+}
 
 /// Demands, and those for a whole CPU with its place.
 type Apart = (Vec<Demand>, Vec<(usize, usize)>);
@@ -53,20 +55,16 @@ type Placed = (Vec<Task>, Vec<Group>);
 /// Groups that want more than their CPUs have, with the tasks that want it.
 type Overloads = Vec<(Group, Rc<[Task]>)>;
 
-/// The timetables of groups that have equal tasks and are divided equally.
-type Known = HashMap<(Vec<Task>, Option<Joint>), Result<Rc<Timetable>, Rc<[Task]>>>;
-
 impl Wanted<'_> {
     /// Every vCPU on one CPU, or else divided. What changes of task and rounding take of a CPU shows only in its
     /// timetable; if it is more than some CPU has left, all are placed anew with that known.
-    pub fn lay_out(&self, placement: Placement) -> Result<Layout, Infeasible> {
-        let mut known = Known::new();
+    pub fn lay_out(&self, placement: Placement, known: &mut Known) -> Result<Layout, Infeasible> {
         let mut loads = vec![0; self.demands.len()];
         for _ in 0..PLACEMENTS_MAX {
             let apart = self.set_apart(&loads)?;
             let wanted = self.with(apart.as_ref());
             let Some((tasks, groups)) = wanted.partition(&loads, placement)? else { break };
-            match wanted.timetables(&tasks, groups, &mut known) {
+            match wanted.timetables(tasks, groups, known) {
                 Ok(layout) => return Ok(layout),
                 Err(overloads) => raise(&mut loads, &overloads),
             }
@@ -77,7 +75,7 @@ impl Wanted<'_> {
             let apart = self.set_apart(&loads)?;
             let wanted = self.with(apart.as_ref());
             let (tasks, groups) = wanted.divide(&loads)?;
-            match wanted.timetables(&tasks, groups, &mut known) {
+            match wanted.timetables(tasks, groups, known) {
                 Ok(layout) => return Ok(layout),
                 Err(overloads) if attempts == DIVISIONS_MAX => return Err(self.crowded(&overloads)),
                 Err(overloads) => raise(&mut loads, &overloads),
@@ -208,7 +206,7 @@ impl Wanted<'_> {
             capacity: self.capacity,
             switch_ns: costs.switch_ns,
             piece_cost_ns,
-            least_ns: self.slot_min_ns().max(piece_cost_ns + 1),
+            least_ns: slot_min_ns(&self.model.host).max(piece_cost_ns + 1),
         };
         let mut groups = division.groups();
         for group in groups.iter_mut().filter(|group| group.joint.is_none()) {
@@ -223,19 +221,11 @@ impl Wanted<'_> {
     /// one change of tasks is counted.
     fn tasks(&self, choice: Choice, loads: &[u64]) -> Result<Vec<Task>, Infeasible> {
         let switch_ns = self.model.host.costs.switch_ns;
-        let refused = |demand: &Demand, unkept| {
-            let tenant = self.model.tenants[demand.tenant as usize].name.clone();
-            let Reservation { share, latency_ns, .. } = demand.reservation;
-            match unkept {
-                Unkept::Latency(smallest_ns) => {
-                    Infeasible::Latency { tenant, share, latency_ns, smallest_ns, switch_ns }
-                }
-                Unkept::Share => Infeasible::Share { tenant, share, switch_ns },
-            }
-        };
         let one = |(demand, &load): (&Demand, &u64)| {
-            let task =
-                task(&demand.reservation, choice, switch_ns).map_err(|unkept| refused(demand, unkept))?;
+            let task = task(&demand.reservation, choice, switch_ns).map_err(|unkept| {
+                let tenant = &self.model.tenants[demand.tenant as usize];
+                refused(&tenant.name, &demand.reservation, unkept, switch_ns)
+            })?;
             let known =
                 load.div_ceil(HYPERPERIOD_NS / task.period).min(task.period).saturating_sub(task.net());
             Ok(Task { cost: task.cost.max(known), ..task })
@@ -256,39 +246,25 @@ impl Wanted<'_> {
         items
     }
 
-    fn slot_min_ns(&self) -> u64 {
-        let host = &self.model.host;
-        host.slot_min_ns.max(SLOT_MIN_NS).max(host.costs.switch_ns)
-    }
-
-    /// Groups that are equal are simulated once.
-    fn timetables(&self, tasks: &[Task], groups: Vec<Group>, known: &mut Known) -> Result<Layout, Overloads> {
-        let terms = Terms {
-            // Placed tasks leave the floor free; periods and costs changed afterwards may take a tenth of it.
-            load_max: self.capacity + (HYPERPERIOD_NS - self.capacity) / 10,
-            slot_min_ns: self.slot_min_ns(),
-            costs: self.model.host.costs,
-        };
-        let mut layout = Layout::with_capacity(groups.len());
+    fn timetables(
+        &self,
+        tasks: Vec<Task>,
+        groups: Vec<Group>,
+        known: &mut Known,
+    ) -> Result<Layout, Overloads> {
+        let mut layout = Layout { tasks, groups: Vec::with_capacity(groups.len()) };
         let mut overloads = Overloads::new();
         for group in groups {
-            let carried: Vec<Task> = group.vcpus.iter().map(|&vcpu| tasks[vcpu as usize]).collect();
             let is_whole =
                 |&vcpu: &u32| self.wholes.binary_search_by_key(&(vcpu as usize), |&(whole, _)| whole).is_ok();
             if group.vcpus.first().is_none_or(is_whole) {
-                layout.push((group, None));
+                layout.groups.push((group, None));
                 continue;
             }
-            let made = known.entry((carried, group.joint.clone())).or_insert_with_key(|(tasks, joint)| {
-                let made = match joint {
-                    Some(joint) => joint.timetable(tasks, &terms),
-                    None => single::timetable(tasks, &terms),
-                };
-                made.map(Rc::new).map_err(Rc::from)
-            });
-            match made {
-                Ok(timetable) => layout.push((group, Some(timetable.clone()))),
-                Err(tasks) => overloads.push((group, tasks.clone())),
+            let carried: Vec<Task> = group.vcpus.iter().map(|&vcpu| layout.tasks[vcpu as usize]).collect();
+            match known.timetable(carried, group.joint.clone()) {
+                Ok(timetable) => layout.groups.push((group, Some(timetable))),
+                Err(tasks) => overloads.push((group, tasks)),
             }
         }
         if overloads.is_empty() { Ok(layout) } else { Err(overloads) }
@@ -322,6 +298,22 @@ impl Wanted<'_> {
         let names: Vec<&str> =
             tenants.iter().map(|&id| self.model.tenants[id as usize].name.as_str()).collect();
         names.join(", ")
+    }
+}
+
+/// Why a reservation has no task, where a change of tasks takes `switch_ns`.
+pub(crate) fn refused(
+    tenant: &str,
+    &Reservation { share, latency_ns, .. }: &Reservation,
+    unkept: Unkept,
+    switch_ns: u64,
+) -> Infeasible {
+    let tenant = tenant.to_owned();
+    match unkept {
+        Unkept::Latency(smallest_ns) => {
+            Infeasible::Latency { tenant, share, latency_ns, smallest_ns, switch_ns }
+        }
+        Unkept::Share => Infeasible::Share { tenant, share, switch_ns },
     }
 }
 

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use rota_model::Placement;
+use rota_model::{Placement, Share};
 
-use crate::period::HYPERPERIOD_NS;
+use crate::period::{HYPERPERIOD_NS, Task};
 
 /// Which task is placed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,13 @@ pub(crate) struct Item<'a> {
     pub allowed: Option<&'a [usize]>,
 }
 
-impl Item<'_> {
+impl<'a> Item<'a> {
+    /// A task that has a CPU to itself only if its share is all of one.
+    pub fn new(task: Task, allowed: Option<&'a [usize]>) -> Item<'a> {
+        let most = if task.share == Share::ONE { HYPERPERIOD_NS } else { HYPERPERIOD_NS - 1 };
+        Item { load: task.load().min(most), allowed }
+    }
+
     /// Whether it wants a CPU to itself.
     pub fn is_whole(&self) -> bool {
         self.load == HYPERPERIOD_NS
@@ -74,15 +80,17 @@ pub(crate) fn partition(
 }
 
 /// What is free on every CPU.
-struct Room {
+#[derive(Debug)]
+pub(crate) struct Room {
     capacity: u64,
+    /// 0 on a CPU that takes nothing.
     free: Vec<u64>,
-    /// The same, ordered: most free last, and the lowest CPU last among equals.
+    /// The same but for these CPUs, ordered: most free last, and the lowest CPU last among equals.
     ordered: BTreeSet<(u64, Reverse<usize>)>,
 }
 
 impl Room {
-    fn new(cpus: usize, capacity: u64) -> Room {
+    pub fn new(cpus: usize, capacity: u64) -> Room {
         Room {
             capacity,
             free: vec![capacity; cpus],
@@ -90,7 +98,7 @@ impl Room {
         }
     }
 
-    fn find(&self, item: &Item, placement: Placement) -> Option<usize> {
+    pub fn find(&self, item: &Item, placement: Placement) -> Option<usize> {
         // A whole CPU has no floor, but it has to be empty.
         let needed = item.load.min(if item.is_whole() { self.capacity } else { u64::MAX });
         if let Some(allowed) = item.allowed {
@@ -110,15 +118,16 @@ impl Room {
         Some(lowest.1.0)
     }
 
-    fn take(&mut self, cpu: usize, item: &Item) {
+    /// Says how much is free on one CPU; none if nothing more may go there.
+    pub fn set(&mut self, cpu: usize, free: Option<u64>) {
         self.ordered.remove(&(self.free[cpu], Reverse(cpu)));
-        if item.is_whole() {
-            // Out of the game: nothing fits beside it, not even a load of nothing.
-            self.free[cpu] = 0;
-            return;
-        }
-        self.free[cpu] -= item.load;
-        self.ordered.insert((self.free[cpu], Reverse(cpu)));
+        self.free[cpu] = free.unwrap_or(0);
+        self.ordered.extend(free.map(|free| (free, Reverse(cpu))));
+    }
+
+    pub fn take(&mut self, cpu: usize, item: &Item) {
+        // Nothing fits beside a whole one, not even a load of nothing.
+        self.set(cpu, (!item.is_whole()).then(|| self.free[cpu] - item.load));
     }
 }
 

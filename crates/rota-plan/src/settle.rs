@@ -43,8 +43,6 @@ pub(crate) struct Timetable {
     pub cpus: Vec<CpuSlots>,
     /// The longest time without service, per task, across the wrap and net of costs.
     pub blackouts: Vec<u64>,
-    /// How many slots are shorter than the minimum.
-    pub short_slots: usize,
     /// How tasks with slots on several CPUs were planned.
     pub method: Method,
 }
@@ -58,9 +56,7 @@ impl Timetable {
             cpus.iter().map(|cpu| Lane { length_ns: cpu.length_ns, slots: &cpu.slots }).collect();
         let services = services(&tasks, &lanes, terms.costs);
         let blackouts = services.iter().map(|service| service.blackout_ns).collect();
-        let is_short = |slot: &&Slot| slot.len_ns() < terms.slot_min_ns;
-        let short_slots = cpus.iter().flat_map(|cpu| &cpu.slots).filter(is_short).count();
-        Some((Timetable { tasks, cpus, blackouts, short_slots, method: Method::Partitioned }, services))
+        Some((Timetable { tasks, cpus, blackouts, method: Method::Partitioned }, services))
     }
 
     /// Simulates again and again, with the budgets that the changes of task in the last simulation ask for, until every

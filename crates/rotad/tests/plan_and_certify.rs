@@ -1,5 +1,5 @@
-//! Ten thousand random hosts through planner, encoder and certifier, as the daemon sends every table: whatever is
-//! planned is certified, to the byte that would be installed.
+//! Random hosts through planner, encoder and certifier, as the daemon sends every table: whatever is planned, at once
+//! or edit by edit, is certified, to the byte that would be installed.
 
 use std::cell::Cell;
 
@@ -8,12 +8,14 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rota_model::{
     Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, TenantId, Topology,
 };
-use rota_plan::{Options, plan};
+use rota_plan::{CpuPlan, Options, Plan, Planner, Slot, plan};
 use rota_table::{certify, encode};
 use rotad::planning::{promises, source};
 
 /// How many hosts must have been planned for the test to have seen enough.
 const PLANNED: u32 = 10_000;
+/// How many hosts are edited.
+const EDITED: u32 = 4_000;
 
 fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
     let share =
@@ -99,4 +101,101 @@ fn ten_thousand_random_hosts_are_planned_and_certified() {
         assert!(refused.get() < 4 * PLANNED, "too few hosts are feasible to learn anything");
     }
     println!("{} hosts planned and certified, {} refused", planned.get(), refused.get());
+}
+
+/// A tenant comes, changes or goes.
+#[derive(Clone, Debug)]
+struct Edit {
+    place: usize,
+    tenant: Option<Tenant>,
+}
+
+fn edits(cpus: u32) -> impl Strategy<Value = Vec<Edit>> {
+    let tenant = prop::option::weighted(0.7, tenants(cpus).prop_map(|mut tenants| tenants.remove(0)));
+    let edit = (any::<usize>(), tenant).prop_map(|(place, tenant)| Edit { place, tenant });
+    prop::collection::vec(edit, 1..12)
+}
+
+/// The table of a planner's plan, as the daemon makes it.
+fn check(planner: &Planner) -> Result<Plan, TestCaseError> {
+    let (model, plan) = (planner.model(), planner.plan());
+    let ids: Vec<TenantId> = (0..model.tenants.len() as TenantId).collect();
+    let bytes = encode(&source(&plan, &ids)).map_err(|error| TestCaseError::fail(error.to_string()))?;
+    certify(&bytes, &promises(model, &ids), model.host.costs)
+        .map_err(|violation| TestCaseError::fail(violation.to_string()))?;
+    Ok(plan)
+}
+
+/// Its length, whose alone it is, and each slot's start, end, tenant and vCPU.
+type OwnedSlots = (u64, Option<TenantId>, Vec<(u64, u64, TenantId, u32)>);
+
+/// Slots by owner. A CPU that one vCPU has to itself, or nobody, is as long as the table.
+fn slots(plan: &Plan, cpu: &CpuPlan) -> OwnedSlots {
+    let owned = |slot: &Slot| {
+        let vcpu = &plan.vcpus[slot.vcpu as usize];
+        (slot.start_ns, slot.end_ns, vcpu.tenant, vcpu.index)
+    };
+    let slots: Vec<_> = cpu.slots.iter().map(owned).collect();
+    match slots[..] {
+        [] => (0, cpu.exclusive_to, slots),
+        [(0, end_ns, tenant, index)] if end_ns == cpu.length_ns => {
+            (0, cpu.exclusive_to, vec![(0, 0, tenant, index)])
+        }
+        _ => (cpu.length_ns, cpu.exclusive_to, slots),
+    }
+}
+
+/// Whatever edits make is certified, leaves the CPUs alone that it does not name, and finds a place for all that a full
+/// plan has one for.
+#[test]
+fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
+    let (alone, full, refused) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let config = Config { failure_persistence: None, ..Config::with_cases(EDITED) };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]));
+    let cases = models().prop_flat_map(|model| {
+        let cpus = model.host.cpus.len() as u32;
+        (Just(model), edits(cpus))
+    });
+    let outcome = runner.run(&cases, |(mut model, edits)| {
+        // Some begin with nobody.
+        while plan(&model, &Options::default()).is_err() {
+            model.tenants.truncate(model.tenants.len() / 2);
+        }
+        let mut planner = Planner::new(model, &Options::default()).expect("it has a plan");
+        let mut before = check(&planner)?;
+        for (number, Edit { place, tenant }) in edits.into_iter().enumerate() {
+            let id = place % (planner.model().tenants.len() + 1);
+            let mut wanted = planner.model().clone();
+            let tenant = tenant.map(|tenant| Tenant { name: format!("edit{number}"), ..tenant });
+            if let Some(tenant) = &tenant {
+                wanted.tenants.splice(id..wanted.tenants.len().min(id + 1), [tenant.clone()]);
+            }
+            let change = match tenant {
+                None => Ok(planner.remove(id as TenantId)),
+                Some(tenant) => planner.admit(id as TenantId, tenant),
+            };
+            let Ok(change) = change else {
+                refused.set(refused.get() + 1);
+                prop_assert!(plan(&wanted, &Options::default()).is_err());
+                prop_assert_eq!(check(&planner)?, before.clone());
+                continue;
+            };
+            let count = if change.is_full { &full } else { &alone };
+            count.set(count.get() + 1);
+            let after = check(&planner)?;
+            for (old, new) in before.cpus.iter().zip(&after.cpus) {
+                if !change.cpus.contains(new.cpu) {
+                    prop_assert_eq!(slots(&before, old), slots(&after, new));
+                }
+            }
+            before = after;
+        }
+        Ok(())
+    });
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    println!("{} edits CPU by CPU, {} full plans, {} refused", alone.get(), full.get(), refused.get());
+    assert!(
+        alone.get() > EDITED && full.get() > EDITED / 10 && refused.get() > EDITED / 10,
+        "too few of some"
+    );
 }

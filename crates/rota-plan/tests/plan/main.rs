@@ -6,6 +6,7 @@
 )]
 
 mod checker;
+mod edits;
 mod exclusive;
 mod fluid;
 mod full_hosts;

@@ -1,0 +1,183 @@
+//! A plan that is kept up as tenants come, change and go.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rota_model::{Class, CpuSet, Model, Tenant, TenantId};
+
+use crate::demand::Demand;
+use crate::edit::{Edit, Newcomer};
+use crate::lay_out::refused;
+use crate::period::{Choice, Task, task};
+use crate::plan::Ground;
+use crate::roster::Roster;
+use crate::{Infeasible, Options, Plan};
+
+/// The plan of a host, and what it takes to change it CPU by CPU.
+///
+/// It begins with a full plan. From then on an edit plans only the CPUs concerned: those that a vCPU leaves, and one
+/// CPU for each vCPU that comes; a CPU's timetable depends on nothing but the tasks that it carries. Only if that does
+/// not give everybody a place, all is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is
+/// admitted. The same edits in the same order give the same plans.
+#[derive(Debug)]
+pub struct Planner {
+    /// Numbers that no tenant has are background tenants here, which have no reservations.
+    model: Model,
+    ground: Ground,
+    roster: Roster,
+}
+
+/// What an edit did to the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The CPUs whose slots may differ from before; a CPU that is not here has the very slots that it had. A CPU that
+    /// one vCPU has to itself still has one slot, as long as the table.
+    pub cpus: CpuSet,
+    /// All was planned anew, because not everybody fitted otherwise.
+    pub is_full: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.is_full, self.cpus.len()) {
+            (true, _) => f.write_str("all CPUs planned anew"),
+            (false, 0) => f.write_str("no CPU planned anew"),
+            (false, 1) => write!(f, "CPU {} planned anew", self.cpus),
+            (false, _) => write!(f, "CPUs {} planned anew", self.cpus),
+        }
+    }
+}
+
+/// Edits by tenant: what it is from now on, or nothing if it goes.
+pub type Edits = BTreeMap<TenantId, Option<Tenant>>;
+
+impl Planner {
+    /// Plans every reservation of the model.
+    ///
+    /// # Errors
+    ///
+    /// [`Infeasible`], if not every promise can be kept.
+    pub fn new(model: Model, options: &Options) -> Result<Planner, Infeasible> {
+        let mut ground = Ground::new(&model.host, options);
+        let roster = ground.lay_out(&model)?;
+        Ok(Planner { model, ground, roster })
+    }
+
+    /// What is planned. A number that is free again is a background tenant without a name.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The plan as it is now. This takes time linear in the number of slots.
+    pub fn plan(&self) -> Plan {
+        self.roster.plan(&self.model, &self.ground.places.cpus)
+    }
+
+    /// Adds a tenant, or changes the one that has this number. Numbers should be small: they are places in a list.
+    ///
+    /// # Errors
+    ///
+    /// [`Infeasible`], if not every promise can be kept; then nothing has changed.
+    pub fn admit(&mut self, id: TenantId, tenant: Tenant) -> Result<Change, Infeasible> {
+        self.update(Edits::from([(id, Some(tenant))]))
+    }
+
+    /// Takes a tenant out.
+    pub fn remove(&mut self, id: TenantId) -> Change {
+        self.update(Edits::from([(id, None)])).expect("who goes always can")
+    }
+
+    /// Makes several edits at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Infeasible`], if not every promise can be kept; then nothing has changed.
+    pub fn update(&mut self, edits: Edits) -> Result<Change, Infeasible> {
+        let mut gone = Vec::new();
+        let mut newcomers = Vec::new();
+        // Every tenant's vCPUs that stay, by index, and the place of each other among the newcomers.
+        let mut teams: Vec<(TenantId, Vec<Result<u32, usize>>)> = Vec::with_capacity(edits.len());
+        for (&id, tenant) in &edits {
+            let mut demands = Vec::new();
+            if let Some(tenant) = tenant {
+                self.ground.places.demand(id, tenant, &mut demands)?;
+            }
+            let old = self.roster.of_tenant(id);
+            gone.extend(old.iter().skip(demands.len()));
+            let mut team = Vec::with_capacity(demands.len());
+            for (at, demand) in demands.into_iter().enumerate() {
+                let old = old.get(at).map(|&vcpu| (vcpu, self.roster.vcpu(vcpu)));
+                if let Some((vcpu, _)) = old.filter(|(_, old)| old.demand == demand) {
+                    team.push(Ok(vcpu));
+                    continue;
+                }
+                gone.extend(old.map(|(vcpu, _)| vcpu));
+                let before = old.and_then(|(_, old)| self.roster.groups[old.group].single());
+                let tasks = self.tasks(&demand, tenant.as_ref().map_or("", |tenant| &tenant.name))?;
+                team.push(Err(newcomers.len()));
+                newcomers.push(Newcomer { demand, tasks, before });
+            }
+            teams.push((id, team));
+        }
+        let edit = Edit::new(&self.model, &mut self.ground, &mut self.roster);
+        let Some(done) = edit.run(&gone, newcomers) else { return self.plan_all(edits) };
+        for (id, team) in teams {
+            let number = |vcpu: Result<u32, usize>| vcpu.unwrap_or_else(|place| done.vcpus[place]);
+            self.roster.set_of_tenant(id, team.into_iter().map(number).collect());
+        }
+        self.exchange(edits);
+        let cpus = done.cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
+        Ok(Change { cpus, is_full: false })
+    }
+
+    /// With the longest period, and with less waste by rounding.
+    fn tasks(&self, demand: &Demand, tenant: &str) -> Result<[Task; 2], Infeasible> {
+        let switch_ns = self.model.host.costs.switch_ns;
+        let one = |choice| {
+            task(&demand.reservation, choice, switch_ns)
+                .map_err(|unkept| refused(tenant, &demand.reservation, unkept, switch_ns))
+        };
+        Ok([one(Choice::Longest)?, one(Choice::LeastWaste)?])
+    }
+
+    fn plan_all(&mut self, edits: Edits) -> Result<Change, Infeasible> {
+        let before = self.exchange(edits);
+        match self.ground.lay_out(&self.model) {
+            Ok(roster) => {
+                self.roster = roster;
+                Ok(Change { cpus: self.model.host.tenant_cpus(), is_full: true })
+            }
+            Err(infeasible) => {
+                self.exchange(before);
+                Err(infeasible)
+            }
+        }
+    }
+
+    /// Makes the edits in the model, and returns those that would undo it.
+    fn exchange(&mut self, edits: Edits) -> Edits {
+        let tenants = &mut self.model.tenants;
+        let exchange = |(id, tenant): (TenantId, Option<Tenant>)| {
+            let place = id as usize;
+            if tenants.len() <= place {
+                tenants.resize_with(place + 1, nobody);
+            }
+            let before = std::mem::replace(&mut tenants[place], tenant.unwrap_or_else(nobody));
+            (id, Some(before))
+        };
+        edits.into_iter().map(exchange).collect()
+    }
+}
+
+/// In place of a tenant that is not here.
+fn nobody() -> Tenant {
+    Tenant {
+        name: String::new(),
+        class: Class::Background,
+        vcpus: 1,
+        affinity: None,
+        pinned: false,
+        exclusive_cores: false,
+        matcher: None,
+    }
+}
