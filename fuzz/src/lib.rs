@@ -1,5 +1,7 @@
 //! From a configuration's text to a certified table, as the daemon goes: what the fuzzers drive.
 
+pub mod host;
+
 use rota_model::config::{Source, parse};
 use rota_model::{Class, Model, TenantId, Topology};
 use rotad::planning::{Refusal, propose};
@@ -16,17 +18,19 @@ const VCPUS_MAX: u32 = 256;
 /// If the planner's table does not fit the format, or breaks a promise: a plan that cannot be had must be refused by
 /// the planner, with its reason.
 pub fn check(text: &str) {
-    let source = Source { path: "rota.toml".into(), text: text.into() };
-    let Ok(model) = parse(&[source], &Topology::default()) else { return };
-    let vcpus = model.tenants.iter().map(|tenant| tenant.vcpus).fold(0, u32::saturating_add);
-    if model.host.cpus.iter().count() > CPUS_MAX as usize || vcpus > VCPUS_MAX {
-        return;
-    }
-    let Model { host, tenants } = model;
+    let Some(Model { host, tenants }) = read(text) else { return };
     let reserved = |(_, tenant): &(TenantId, rota_model::Tenant)| matches!(tenant.class, Class::Reserved(_));
     let grants = (0..).zip(tenants).filter(reserved).collect();
     match propose(&host, &grants) {
         Ok(_) | Err(Refusal::Infeasible(_)) => {}
         Err(error) => panic!("{error}"),
     }
+}
+
+/// The model, if it is one and not too large.
+pub fn read(text: &str) -> Option<Model> {
+    let source = Source { path: "rota.toml".into(), text: text.into() };
+    let model = parse(&[source], &Topology::default()).ok()?;
+    let vcpus = model.tenants.iter().map(|tenant| tenant.vcpus).fold(0, u32::saturating_add);
+    (model.host.cpus.len() <= CPUS_MAX as usize && vcpus <= VCPUS_MAX).then_some(model)
 }

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::period::{CANDIDATES, HYPERPERIOD_NS, Task};
 use crate::piece::{Load, Piece};
+use crate::timetable::SLOT_MIN_NS;
 use crate::wrap::{Edge, Stretch, To, lay_out, walk, without_cycles};
 
 /// So many lengths of the block are tried.
@@ -92,7 +93,11 @@ impl Cluster {
         }
         let rounds = HYPERPERIOD_NS / block;
         if way == Way::Afresh {
-            let parts = self.is_open.then(|| pack(&demands, self.cpus, capacity / rounds, least))??;
+            if !self.is_open {
+                return None;
+            }
+            let packed = |least| pack(&demands, self.cpus, capacity / rounds, least);
+            let parts = packed(least).or_else(|| packed(SLOT_MIN_NS)).or_else(|| packed(1))?;
             let (homes, parts) = homes(parts, tasks.len());
             return with_parts(self.with_homes(tasks, &homes, capacity)?, &parts, block);
         }
@@ -133,7 +138,8 @@ fn homes(parts: Vec<Edge>, tasks: usize) -> (Vec<Option<usize>>, Vec<Edge>) {
 }
 
 /// McNaughton's rule (1959) with a choice of who is cut: CPU after CPU is filled with the smallest that are left, until
-/// the largest can be cut so that no part is shorter than `least`. None if that leaves too little room.
+/// the largest can be cut so that no part is shorter than `least`. None if that leaves too little room; where `least`
+/// is 1, only if there is too little in sum.
 fn pack(demands: &[u64], cpus: usize, room: u64, least: u64) -> Option<Vec<Edge>> {
     let mut waiting: VecDeque<usize> = (0..demands.len()).collect();
     waiting.make_contiguous().sort_by_key(|&vcpu| demands[vcpu]);
@@ -147,9 +153,11 @@ fn pack(demands: &[u64], cpus: usize, room: u64, least: u64) -> Option<Vec<Edge>
         }
         while let (Some(&smallest), Some(&largest)) = (waiting.front(), waiting.back()) {
             let small = demands[smallest];
-            if left >= least && demands[largest] >= left + least && cpu + 1 < cpus {
-                parts.push(Edge { vcpu: largest, cpu, amount: left });
-                carried = Some((largest, demands[largest] - left));
+            // One that is a little larger than what is left leaves some of that idle: its rest has to be worth a slot.
+            let cut = left.min(demands[largest].saturating_sub(least));
+            if cut >= least && demands[largest] > left && cpu + 1 < cpus {
+                parts.push(Edge { vcpu: largest, cpu, amount: cut });
+                carried = Some((largest, demands[largest] - cut));
                 waiting.pop_back();
                 break;
             }
@@ -251,6 +259,12 @@ mod tests {
         assert_eq!(amounts(&parts), [(0, 1, 600), (1, 0, 405), (2, 0, 300), (2, 1, 400), (3, 0, 295)]);
         assert_eq!(pack(&[600, 405, 700, 296], 2, BLOCK, 100), None);
         assert_eq!(pack(&[600, 400], 2, BLOCK, 100).unwrap().len(), 2);
+        // Two thirds and a little: the second cut leaves room idle, but not all of it.
+        let parts = pack(&[667; 4], 3, BLOCK, 100).unwrap();
+        assert_eq!(
+            amounts(&parts),
+            [(0, 0, 667), (1, 2, 667), (2, 1, 567), (2, 2, 100), (3, 0, 333), (3, 1, 334)]
+        );
     }
 
     #[test]

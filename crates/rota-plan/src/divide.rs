@@ -156,7 +156,9 @@ impl Division<'_> {
     fn flow(&self, divided: &[&[Part]], mut draft: Draft) -> Draft {
         for part in divided.iter().copied().flatten() {
             let period = self.tasks[part.item].period;
-            let budget = part.load / (HYPERPERIOD_NS / period);
+            // One that needs all of a CPU is a ns less to the flow, which sends that ns to another.
+            let load = part.load.min(draft.loads[part.cpu].free);
+            let budget = load / (HYPERPERIOD_NS / period);
             if budget > 0 {
                 draft.loads[part.cpu].put(part.item, Piece::whole(period, budget));
                 draft.is_clustered[part.cpu] = true;

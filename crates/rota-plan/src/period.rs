@@ -96,7 +96,8 @@ pub(crate) enum Unkept {
 /// window, too.
 pub(crate) fn task(reservation: &Reservation, choice: Choice, switch_ns: u64) -> Result<Task, Unkept> {
     let share = reservation.share;
-    let cost = if share == Share::ONE { 0 } else { switch_ns };
+    // Also what only rounding makes a whole CPU has one to itself, and changes no tasks.
+    let cost = if share.of(HYPERPERIOD_NS) == HYPERPERIOD_NS { 0 } else { switch_ns };
     // T - U*T falls with T, so those that keep the latency are a suffix, and those with room for a change a prefix.
     let first = CANDIDATES.partition_point(|&period| wait(share, period) > reservation.latency_ns);
     let end = CANDIDATES.partition_point(|&period| wait(share, period) >= 2 * cost);
@@ -183,8 +184,11 @@ mod tests {
         assert_eq!(near_one(2_002, 5_000), Err(Unkept::Latency(10_270)));
         assert_eq!(near_one(10_270, 5_000), Ok((513_378, 513_513)));
         assert_eq!(task(&reservation(0.99999, 1_000_000_000), Choice::Longest, 5_000), Err(Unkept::Share));
-        let whole = Task { period: HYPERPERIOD_NS, share: Share::ONE, cost: 0 };
-        assert_eq!(task(&reservation(1.0, 1), Choice::Longest, 5_000), Ok(whole));
+        for share in [1.0, 0.999999999] {
+            let whole =
+                task(&reservation(share, 1), Choice::Longest, 5_000).map(|task| (task.budget(), task.period));
+            assert_eq!(whole, Ok((HYPERPERIOD_NS, HYPERPERIOD_NS)));
+        }
     }
 
     proptest! {
