@@ -234,6 +234,11 @@ impl Machine {
         self.tasks[task.index()].cpu = cpu;
     }
 
+    /// The policy keeps a task to these CPUs from now on, or wherever it may run. It is not moved.
+    pub fn keep_to(&mut self, task: TaskId, cpus: Option<Rc<CpuMask>>) {
+        self.tasks[task.index()].kept_to = cpus;
+    }
+
     /// A timer that tells the policy `key` on `cpu`. It is not set.
     pub fn timer_new(&mut self, cpu: CpuId, key: u64) -> Timer {
         Timer(self.slot(Due::Timer(cpu, key)))

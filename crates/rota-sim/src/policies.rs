@@ -7,7 +7,7 @@ use rota_model::Model;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
-use crate::peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Rtds};
+use crate::peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Gleaner, Pinned, RelaxedCo, Rtds};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::rota::Rota;
 use crate::tenants::Home;
@@ -104,6 +104,30 @@ pub const POLICIES: &[Entry] = &[
         label: "SCHED_DEADLINE",
         about: "Linux' reservations for the threads of reserved tenants, EEVDF for all others",
         make: |_| Ok(Box::new(Deadline::default())),
+    },
+    Entry {
+        name: "pin-cfs",
+        label: "Pinned, CFS",
+        about: "each thread bound to a CPU, CFS on each",
+        make: |_| Ok(Box::new(Pinned::<Fair<Cfs>>::default())),
+    },
+    Entry {
+        name: "pin-credit",
+        label: "Pinned, Xen Credit",
+        about: "each thread bound to a CPU, Xen's Credit over all",
+        make: |_| Ok(Box::new(Pinned::<Credit>::default())),
+    },
+    Entry {
+        name: "relaxed-co",
+        label: "Relaxed co-scheduling",
+        about: "CFS, and of a tenant's threads the one ahead gives way to the one behind",
+        make: |_| Ok(Box::new(RelaxedCo::default())),
+    },
+    Entry {
+        name: "gleaner",
+        label: "Gleaner",
+        about: "CFS, and each tenant gathered on a few CPUs of its own",
+        make: |_| Ok(Box::new(Gleaner::default())),
     },
 ];
 

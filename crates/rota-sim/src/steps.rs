@@ -46,6 +46,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             nr_cpus_allowed: affinity.count(),
             affinity,
             held: false,
+            kept_to: None,
             kernel_thread: spec.kernel_thread,
             realtime: spec.realtime,
             weight: spec.weight,

@@ -99,6 +99,8 @@ pub struct Task {
     pub nr_cpus_allowed: u32,
     /// It may not leave its CPU for a moment.
     pub held: bool,
+    /// Where the policy itself keeps it, if it does, as far as it may run there at all.
+    pub(crate) kept_to: Option<Rc<CpuMask>>,
     /// A thread of the kernel.
     pub kernel_thread: bool,
     /// Its priority, if it is a real-time task.
@@ -138,8 +140,8 @@ impl Task {
         (self.asked_ns, self.remaining_ns) = (ns, ns);
     }
 
-    /// Whether it may be moved to `cpu`, should that not be its own.
+    /// Whether it may be moved to `cpu`, should that not be its own, and the policy does not keep it elsewhere.
     pub fn may_move_to(&self, cpu: CpuId) -> bool {
-        !self.held && self.affinity.has(cpu)
+        !self.held && self.affinity.has(cpu) && self.kept_to.as_ref().is_none_or(|kept| kept.has(cpu))
     }
 }

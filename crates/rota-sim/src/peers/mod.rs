@@ -8,6 +8,7 @@ pub mod credit2;
 mod deadline;
 mod edf;
 pub mod fair;
+mod over;
 mod rtds;
 mod tenants;
 
@@ -16,4 +17,5 @@ pub use credit2::Credit2;
 pub use deadline::Deadline;
 pub use edf::Server;
 pub use fair::{Cfs, Eevdf, Fair};
+pub use over::{Gleaner, Pinned, RelaxedCo};
 pub use rtds::Rtds;

@@ -5,6 +5,7 @@ use super::credit2::Credit2;
 use super::deadline::Deadline;
 use super::edf::Server;
 use super::fair::{Fair, Rule};
+use super::over::{Gleaner, Pinned, RelaxedCo};
 use super::rtds::Rtds;
 use crate::machine::Machine;
 use crate::policies::Contender;
@@ -84,5 +85,26 @@ impl Contender for Deadline {
         if let Some(reservation) = home.tenant.reservation() {
             self.reserve(home.cgroup, server(&reservation), home.tenant.vcpus);
         }
+    }
+}
+
+/// As the policy below.
+impl<P: Contender> Contender for Pinned<P> {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        self.below().appears(machine, home);
+    }
+}
+
+/// A weight, as under CFS.
+impl Contender for RelaxedCo {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), None);
+    }
+}
+
+/// A weight, as under CFS.
+impl Contender for Gleaner {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), None);
     }
 }

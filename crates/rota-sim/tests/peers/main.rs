@@ -7,4 +7,5 @@ mod deadline;
 mod fair;
 mod limits;
 mod machines;
+mod over;
 mod rtds;

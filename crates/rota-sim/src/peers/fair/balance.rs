@@ -56,6 +56,7 @@ impl<R: Rule> Fair<R> {
         let waits = |task: TaskId| {
             let of = machine.task(task);
             of.state == State::Queued
+                && self.entities[self.task(task).0 as usize].queued
                 && of.cpu == from
                 && machine.cpu(from).current != Some(task)
                 && of.may_move_to(to)

@@ -72,6 +72,11 @@ impl<R: Rule> Fair<R> {
         Fair { quotas: true, ..Fair::default() }
     }
 
+    /// Whether a task waits for its group's quota.
+    pub(super) fn waits_for_quota(&self, task: TaskId) -> bool {
+        self.is_throttled(self.task(task))
+    }
+
     pub(super) fn has_quotas(&self) -> bool {
         self.quotas
     }
