@@ -119,6 +119,11 @@ impl Edf {
         self.vcpus[task.index()].as_mut().expect("it was added")
     }
 
+    fn runs_on(&self, machine: &Machine, task: TaskId) -> Option<CpuId> {
+        let cpu = machine.task(task).cpu;
+        (self.running[cpu.index()].0 == Some(task)).then_some(cpu)
+    }
+
     /// Counts what runs on a CPU up to now.
     fn charge(&mut self, machine: &mut Machine, cpu: CpuId) {
         let Some(task) = self.running[cpu.index()].0 else { return };
@@ -179,8 +184,8 @@ impl Edf {
 
     /// A task would not run from now on.
     pub fn dequeue(&mut self, machine: &mut Machine, task: TaskId) {
-        if let Some(cpu) = self.running.iter().position(|(running, _)| *running == Some(task)) {
-            self.charge(machine, CpuId(cpu as u32));
+        if let Some(cpu) = self.runs_on(machine, task) {
+            self.charge(machine, cpu);
         }
         let vcpu = *self.vcpu(task);
         self.ready.remove(&vcpu.rank(task));
@@ -300,8 +305,7 @@ impl Edf {
 
     fn replenish(&mut self, machine: &mut Machine, task: TaskId) {
         let (now_ns, kind) = (machine.now_ns(), self.kind);
-        let runs =
-            self.running.iter().position(|(running, _)| *running == Some(task)).map(|cpu| CpuId(cpu as u32));
+        let runs = self.runs_on(machine, task);
         if let Some(cpu) = runs {
             self.charge(machine, cpu);
             self.due.retain(|&(_, other)| other != task);

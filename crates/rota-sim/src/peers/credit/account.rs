@@ -162,7 +162,7 @@ impl Credit {
     /// Has a vCPU wait until it owes nothing.
     fn park(&mut self, machine: &mut Machine, task: TaskId) {
         self.vcpu(task).parked = true;
-        self.remove(task);
+        self.remove(machine, task);
         let cpu = machine.task(task).cpu;
         if self.cpus[cpu.index()].current == Some(task) {
             machine.resched(cpu);

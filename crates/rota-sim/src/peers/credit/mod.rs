@@ -110,8 +110,9 @@ impl Credit {
         self.cpus[cpu.index()].waiting.insert(place, task);
     }
 
-    fn remove(&mut self, task: TaskId) {
-        self.cpus.iter_mut().for_each(|cpu| cpu.waiting.retain(|other| *other != task));
+    fn remove(&mut self, machine: &Machine, task: TaskId) {
+        let cpu = machine.task(task).cpu;
+        self.cpus[cpu.index()].waiting.retain(|other| *other != task);
     }
 
     fn is_idler(&self, machine: &Machine, cpu: CpuId) -> bool {
@@ -160,7 +161,7 @@ impl Credit {
                 Some(vcpu.priority) > than && !vcpu.yields && machine.task(*task).may_move_to(to)
             };
             if let Some(task) = self.cpus[from.index()].waiting.iter().copied().find(stealable) {
-                self.remove(task);
+                self.remove(machine, task);
                 machine.set_task_cpu(task, to);
                 self.insert(machine, task);
                 return Some(task);
@@ -268,7 +269,7 @@ impl Policy for Credit {
             self.burn(machine, cpu);
         }
         self.vcpu(task).runnable = false;
-        self.remove(task);
+        self.remove(machine, task);
     }
 
     fn pick(&mut self, machine: &mut Machine, cpu: CpuId) -> Option<TaskId> {
@@ -301,7 +302,7 @@ impl Policy for Credit {
     }
 
     fn set_next(&mut self, machine: &mut Machine, cpu: CpuId, task: TaskId) {
-        self.remove(task);
+        self.remove(machine, task);
         let (used_ns, now_ns) = (machine.task(task).used_ns, machine.now_ns());
         let vcpu = self.vcpu(task);
         vcpu.charged_ns = used_ns;

@@ -8,7 +8,7 @@
 use super::queue::{Entity, EntityId, Queue};
 use super::rule::{Comes, Rule, running};
 
-/// The slice of a machine with one CPU: `sysctl_sched_base_slice`.
+/// The slice of a machine with one CPU: `sysctl_sched_base_slice`, as of 6.15.
 const BASE_SLICE_NS: u64 = 700_000;
 /// How far behind or ahead one may be when it leaves, at least: a tick.
 const LAG_TICK_NS: u64 = 4_000_000;
