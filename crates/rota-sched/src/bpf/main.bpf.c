@@ -335,6 +335,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->held = c->serving = ROTA_NONE;
+	c->dozes = 1; /* it may idle already */
 	c->until_ns = c->slot_end = ROTA_NEVER;
 	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
