@@ -17,8 +17,8 @@ use crate::{Infeasible, Options, Plan};
 ///
 /// It begins with a full plan. From then on an edit plans only the CPUs concerned: those that a vCPU leaves, and one
 /// CPU for each vCPU that comes; a CPU's timetable depends on nothing but the tasks that it carries. Only if that does
-/// not give everybody a place, all is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is
-/// admitted. The same edits in the same order give the same plans.
+/// not give everybody a place, or if nobody is here yet, all is planned anew as [`plan`](crate::plan()) would. So
+/// whatever has a full plan is admitted. The same edits in the same order give the same plans.
 #[derive(Debug)]
 pub struct Planner {
     /// Numbers that no tenant has are background tenants here, which have no reservations.
@@ -33,8 +33,17 @@ pub struct Change {
     /// The CPUs whose slots may differ from before; a CPU that is not here has the very slots that it had. A CPU that
     /// one vCPU has to itself still has one slot, as long as the table.
     pub cpus: CpuSet,
-    /// All was planned anew, because not everybody fitted otherwise.
+    /// All was planned anew, because not everybody fitted otherwise or nobody was here before.
     pub is_full: bool,
+}
+
+impl Change {
+    /// This one and then another.
+    #[must_use]
+    pub fn and(&self, other: &Change) -> Change {
+        let cpus = self.cpus.iter().chain(other.cpus.iter()).collect();
+        Change { cpus, is_full: self.is_full || other.is_full }
+    }
 }
 
 impl fmt::Display for Change {
@@ -93,6 +102,9 @@ impl Planner {
     ///
     /// [`Infeasible`], if not every promise can be kept; then nothing has changed.
     pub fn update(&mut self, edits: Edits) -> Result<Change, Infeasible> {
+        if self.roster.is_empty() && !edits.is_empty() {
+            return self.plan_all(edits);
+        }
         let mut gone = Vec::new();
         let mut newcomers = Vec::new();
         // Every tenant's vCPUs that stay, by index, and the place of each other among the newcomers.

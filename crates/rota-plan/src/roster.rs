@@ -167,6 +167,11 @@ impl Roster {
         }
     }
 
+    /// Whether there are no vCPUs.
+    pub fn is_empty(&self) -> bool {
+        self.vcpus.len() == self.unused.len()
+    }
+
     pub fn vcpu(&self, number: u32) -> &Vcpu {
         self.vcpus[number as usize].as_ref().expect("only vCPUs that are here are asked for")
     }

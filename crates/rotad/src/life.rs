@@ -24,7 +24,7 @@ use rota_sched::{SYSTEM, TenantKind, TenantSpec};
 use rota_table::Certified;
 
 use crate::cgroup::Found;
-use crate::planning::{Grants, propose};
+use crate::planning::{Grants, Proposer, propose};
 use crate::status::State;
 use admission::Admission;
 pub use event::{Action, Event};
@@ -86,6 +86,7 @@ pub struct TenantView<'a> {
 #[derive(Debug)]
 pub struct Life {
     model: Model,
+    proposer: Proposer,
     entries: BTreeMap<TenantId, Entry>,
     arrivals: u64,
     in_force: Table,
@@ -100,6 +101,7 @@ impl Life {
         let system = model.system().map(|place| model.tenants[place as usize].clone());
         let mut life = Life {
             model,
+            proposer: Proposer::default(),
             entries: BTreeMap::new(),
             arrivals: 0,
             in_force: Table::default(),
@@ -345,20 +347,23 @@ impl Life {
             .map(|(id, entry)| (*id, &entry.tenant))
             .filter(|(id, tenant)| granted.get(id) != Some(tenant))
             .collect();
-        let admission = Admission::decide(host, granted, &wishes);
+        let admission = Admission::decide(host, &mut self.proposer, granted, &wishes);
 
         let changed =
             admission.grants != self.in_force.grants || (!same_host && !admission.grants.is_empty());
         let proposal = match admission.proposal {
             _ if !changed => None,
             Some(proposal) => Some(proposal),
-            None => propose(host, &admission.grants)
+            None => admission
+                .proposer
+                .propose(host, &admission.grants)
                 .map_err(|refusal| said.push(format!("the table in force stays, for now: {refusal}")))
                 .ok(),
         };
         let (grants, refused, host) = (admission.grants, admission.refused, host.clone());
         self.refuse(refused, said);
         let proposal = proposal?;
+        said.push(format!("the next table: {}", proposal.change));
         self.next = Some(Table {
             generation: 0,
             length_ns: proposal.length_ns,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rota_model::{CpuSet, Host, Model, Reservation, Tenant, TenantId};
-use rota_plan::{Infeasible, Plan};
+use rota_plan::{Change, Edits, Infeasible, Options, Plan, Planner};
 use rota_table::{
     Certified, CpuSource, EncodeError, Promise, SlotSource, TableSource, VcpuSource, Violation, certify,
     encode,
@@ -24,6 +24,8 @@ pub struct Proposal {
     pub vcpus: usize,
     /// How many CPUs have slots in it.
     pub cpus: usize,
+    /// What was planned for it; on other CPUs it has the slots of the proposal before.
+    pub change: Change,
 }
 
 /// Why there is no table.
@@ -40,18 +42,53 @@ pub enum Refusal {
     Violation(#[from] Violation),
 }
 
-/// Plans, encodes and certifies a table for `grants`. Pure and deterministic, like its parts.
+/// Plans, encodes and certifies a table for `grants`, from nothing. Pure and deterministic, like its parts.
 ///
 /// # Errors
 /// If a promise cannot be kept; see [`Refusal`].
 pub fn propose(host: &Host, grants: &Grants) -> Result<Proposal, Refusal> {
-    let model = Model { host: host.clone(), tenants: grants.values().cloned().collect() };
-    let ids: Vec<TenantId> = grants.keys().copied().collect();
-    let plan = rota_plan::plan(&model, &rota_plan::Options { placement: host.placement })?;
-    let bytes = encode(&source(&plan, &ids))?;
-    let table = certify(&bytes, &promises(&model, &ids), host.costs)?;
-    let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
-    Ok(Proposal { table, length_ns: plan.table_length_ns, vcpus: plan.vcpus.len(), cpus })
+    Proposer::default().propose(host, grants)
+}
+
+/// Proposes table after table, each from the plan of the one before: CPUs that it need not change it does not.
+#[derive(Debug, Default)]
+pub struct Proposer {
+    planner: Option<Planner>,
+}
+
+impl Proposer {
+    /// As [`propose`], on the CPUs of those who came, changed or went since the last proposal; all of the table is
+    /// encoded and certified.
+    ///
+    /// # Errors
+    /// If a promise cannot be kept; see [`Refusal`]. Then the next proposal starts from where this one did.
+    pub fn propose(&mut self, host: &Host, grants: &Grants) -> Result<Proposal, Refusal> {
+        let kept = self.planner.take().filter(|planner| planner.model().host == *host);
+        let planner = match kept {
+            Some(planner) => self.planner.insert(planner),
+            None => {
+                let nobody = Model { host: host.clone(), tenants: Vec::new() };
+                let options = Options { placement: host.placement };
+                self.planner.insert(Planner::new(nobody, &options)?)
+            }
+        };
+        let change = planner.update(edits(&planner.model().tenants, grants))?;
+        let (model, plan) = (planner.model(), planner.plan());
+        let ids: Vec<TenantId> = (0..).take(model.tenants.len()).collect();
+        let bytes = encode(&source(&plan, &ids))?;
+        let table = certify(&bytes, &promises(model, &ids), host.costs)?;
+        let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
+        Ok(Proposal { table, length_ns: plan.table_length_ns, vcpus: plan.vcpus.len(), cpus, change })
+    }
+}
+
+/// What makes `grants` of the tenants that are planned, whose numbers are their places.
+fn edits(planned: &[Tenant], grants: &Grants) -> Edits {
+    let reserved = (0..).zip(planned).filter(|(_, tenant)| tenant.reservation().is_some());
+    let gone = reserved.filter(|(id, _)| !grants.contains_key(id)).map(|(id, _)| (id, None));
+    let differs = |(id, tenant): &(&TenantId, &Tenant)| planned.get(**id as usize) != Some(*tenant);
+    let new = grants.iter().filter(differs).map(|(&id, tenant)| (id, Some(tenant.clone())));
+    gone.chain(new).collect()
 }
 
 /// A plan as the encoder takes it. `ids` has the scheduler's number of each tenant of the planned model.

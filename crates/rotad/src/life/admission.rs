@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use rota_model::{Host, Tenant, TenantId};
 
-use crate::planning::{Grants, Proposal, Refusal, propose};
+use crate::planning::{Grants, Proposal, Proposer, Refusal};
 
 /// Which wishes can be granted, and the table for them.
 pub struct Admission<'a> {
     host: &'a Host,
+    /// Where tables come from.
+    pub proposer: &'a mut Proposer,
     /// What the table promises.
     pub grants: Grants,
     /// The table; absent if nothing was added to what there was.
@@ -20,19 +22,23 @@ pub struct Admission<'a> {
 impl<'a> Admission<'a> {
     /// Starts from what is granted already and grants `wishes`, the earlier first, as far as they fit. A wish of a
     /// tenant that has a grant is for a change of it, and if refused leaves it as it was.
-    pub fn decide(host: &'a Host, granted: Grants, wishes: &[(TenantId, &Tenant)]) -> Admission<'a> {
-        let mut admission = Admission { host, grants: granted, proposal: None, refused: BTreeMap::new() };
+    pub fn decide(
+        host: &'a Host,
+        proposer: &'a mut Proposer,
+        granted: Grants,
+        wishes: &[(TenantId, &Tenant)],
+    ) -> Admission<'a> {
+        let mut admission =
+            Admission { host, proposer, grants: granted, proposal: None, refused: BTreeMap::new() };
         admission.grant(wishes);
         // A wish for less makes room for others: ask again as long as that helps.
         while !admission.refused.is_empty() && admission.proposal.is_some() {
             let refused: Vec<(TenantId, &Tenant)> =
                 wishes.iter().copied().filter(|(id, _)| admission.refused.contains_key(id)).collect();
             let before = refused.len();
-            let proposal = admission.proposal.take();
             admission.refused.clear();
             admission.grant(&refused);
             if admission.refused.len() == before {
-                admission.proposal = proposal;
                 break;
             }
         }
@@ -44,8 +50,11 @@ impl<'a> Admission<'a> {
         let [first, ..] = wishes else { return };
         let mut grants = self.grants.clone();
         grants.extend(wishes.iter().map(|&(id, tenant)| (id, tenant.clone())));
-        match propose(self.host, &grants) {
-            Ok(proposal) => {
+        match self.proposer.propose(self.host, &grants) {
+            Ok(mut proposal) => {
+                if let Some(before) = self.proposal.take() {
+                    proposal.change = before.change.and(&proposal.change);
+                }
                 self.grants = grants;
                 self.proposal = Some(proposal);
             }

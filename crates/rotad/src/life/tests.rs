@@ -224,6 +224,20 @@ fn a_hundred_tenants_at_once_make_few_tables() {
 }
 
 #[test]
+fn who_comes_later_has_one_cpu_planned() {
+    let mut world = World::new(model(&["a", "b", "c"].map(|name| reserved(name, 0.25, 20)).concat()));
+    for (name, cgroup, said) in [
+        ("a", 1, "the next table: all CPUs planned anew"),
+        ("b", 2, "the next table: CPU 2 planned anew"),
+        ("c", 3, "the next table: CPU 1 planned anew"),
+    ] {
+        world.appear(name, cgroup);
+        world.settle();
+        assert!(world.said(said), "{:?}", world.record.said);
+    }
+}
+
+#[test]
 fn shared_and_background_tenants_need_no_table() {
     let tenants = "[[tenant]]\nname = \"batch\"\nclass = \"shared\"\nweight = 200\n\
                    [[tenant]]\nname = \"idle\"\nclass = \"background\"\n";
