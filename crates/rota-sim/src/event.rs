@@ -12,23 +12,29 @@ impl Slot {
     }
 }
 
-/// How many bits of an entry's rank number the slot; the others number the order of setting.
+/// How many bits of an entry's rank are the slot; the others are the order of setting.
 const SLOT_BITS: u32 = 24;
 /// Children of a node.
 const WIDTH: usize = 4;
 /// The place of a slot that is not set.
 const NOWHERE: u32 = u32::MAX;
 
+/// A time in ns, then a rank: order of setting, then slot. What is set first for the same time happens first. As one
+/// number, which is compared without a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    time_ns: u64,
-    /// Order of setting, then slot: what is set first for the same time happens first.
-    rank: u64,
-}
+struct Entry(u128);
 
 impl Entry {
+    fn new(time_ns: u64, order: u64, slot: Slot) -> Entry {
+        Entry(u128::from(time_ns) << 64 | u128::from(order << SLOT_BITS | u64::from(slot.0)))
+    }
+
+    fn time_ns(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
     fn slot(self) -> usize {
-        (self.rank & ((1 << SLOT_BITS) - 1)) as usize
+        self.0 as usize & ((1 << SLOT_BITS) - 1)
     }
 }
 
@@ -61,7 +67,7 @@ impl EventQueue {
     pub fn set(&mut self, slot: Slot, time_ns: u64) {
         self.order += 1;
         assert!(self.order < 1 << (64 - SLOT_BITS), "more events in one run than can be numbered");
-        let entry = Entry { time_ns, rank: self.order << SLOT_BITS | u64::from(slot.0) };
+        let entry = Entry::new(time_ns, self.order, slot);
         match self.places[slot.0 as usize] {
             NOWHERE => {
                 self.heap.push(entry);
@@ -82,14 +88,14 @@ impl EventQueue {
     /// When `slot` happens; `None` if it is not set.
     pub fn time_of(&self, slot: Slot) -> Option<u64> {
         let place = self.places[slot.0 as usize];
-        (place != NOWHERE).then(|| self.heap[place as usize].time_ns)
+        (place != NOWHERE).then(|| self.heap[place as usize].time_ns())
     }
 
     /// Takes what happens next, if it does so by `until_ns`.
     pub fn pop(&mut self, until_ns: u64) -> Option<(u64, Slot)> {
-        let first = *self.heap.first().filter(|first| first.time_ns <= until_ns)?;
+        let first = *self.heap.first().filter(|first| first.time_ns() <= until_ns)?;
         self.take(0);
-        Some((first.time_ns, Slot(first.slot() as u32)))
+        Some((first.time_ns(), Slot(first.slot() as u32)))
     }
 
     fn take(&mut self, place: usize) {
@@ -127,20 +133,26 @@ impl EventQueue {
     }
 
     fn sink(&mut self, mut place: usize, entry: Entry) {
-        loop {
-            let first = place * WIDTH + 1;
-            let children = self.heap.get(first..(first + WIDTH).min(self.heap.len())).unwrap_or_default();
-            let Some((least, child)) = children.iter().enumerate().min_by_key(|(_, child)| **child) else {
-                break;
-            };
-            if *child > entry {
-                break;
-            }
-            let least = first + least;
-            self.put(place, self.heap[least]);
+        while let Some((least, child)) = self.least_child(place)
+            && child < entry
+        {
+            self.put(place, child);
             place = least;
         }
         self.put(place, entry);
+    }
+
+    /// The child of a node that happens first, and its place.
+    fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
+        let first = place * WIDTH + 1;
+        let children = self.heap.get(first..)?;
+        if let Some(&[a, b, c, d]) = children.first_chunk::<WIDTH>() {
+            let (left, right) = (a.min(b), c.min(d));
+            let left_place = first + usize::from(b < a);
+            let right_place = first + 2 + usize::from(d < c);
+            return Some(if right < left { (right_place, right) } else { (left_place, left) });
+        }
+        (first..).zip(children.iter().copied()).min_by_key(|(_, child)| *child)
     }
 }
 

@@ -73,7 +73,7 @@ use crate::program::{Device, Program};
 use crate::rng::Rng;
 
 pub use programs::Work;
-pub use run::{INTERVALS, Options, Outcome, Service, TenantOutcome};
+pub use run::{INTERVALS, Options, Outcome, Service, Session, TenantOutcome};
 
 /// What is simulated.
 #[derive(Debug)]

@@ -86,6 +86,17 @@ const WATCHDOG_NS: u64 = 30_000_000_000;
 type Seen = (Metrics, Sanity, (Digest, Option<Trace>));
 type Run = Simulation<Box<dyn Contender>, Seen>;
 
+/// A scenario under a policy that has settled: what is simulated from here on is measured.
+///
+/// A thread has one, once, as it has one scheduler of Rota's: see [`apart`].
+pub struct Session<'s> {
+    scenario: &'s Scenario,
+    policy: &'static str,
+    run: Run,
+    tenants: Tenants,
+    names: Vec<String>,
+}
+
 impl Scenario {
     /// Runs it under a policy, in a thread of its own. `progress` is told from time to time how many of [`INTERVALS`]
     /// parts are done.
@@ -94,10 +105,15 @@ impl Scenario {
     ///
     /// The policy cannot be made for this host, it does not come to rest with these tenants, or it gives up.
     pub fn run(&self, policy: &Entry, options: Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Outcome> {
-        apart(|| self.run_here(policy, options, progress))
+        apart(|| self.start(policy, options)?.measure(progress))
     }
 
-    fn run_here(&self, policy: &Entry, options: Options, progress: &(dyn Fn(u64) + Sync)) -> Result<Outcome> {
+    /// Has everybody appear and the policy settle.
+    ///
+    /// # Errors
+    ///
+    /// The policy cannot be made for this host, or does not come to rest with these tenants.
+    pub fn start(&self, policy: &Entry, options: Options) -> Result<Session<'_>> {
         let seed = options.seed.unwrap_or(self.seed);
         let trace = options.trace.then(Trace::default);
         let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (Digest::default(), trace));
@@ -109,21 +125,8 @@ impl Scenario {
         }
         let names = self.populate(&mut run, &mut tenants);
         self.settle(&mut run)?;
-
         run.observer.0.begin(&mut run.machine);
-        let began_ns = run.machine.now_ns();
-        let mut readings = vec![vec![Service::default(); tenants.homes().len()]];
-        for part in 1..=INTERVALS {
-            run.run_until(
-                began_ns + (u128::from(self.duration_ns) * u128::from(part) / u128::from(INTERVALS)) as u64,
-            );
-            readings.push(read(&mut run, &tenants));
-            progress(part);
-        }
-        if let Some(reason) = run.policy.failed() {
-            bail!("{} gave up: {reason}", policy.name);
-        }
-        Ok(self.outcome(run, &tenants, readings, names))
+        Ok(Session { scenario: self, policy: policy.name, run, tenants, names })
     }
 
     /// Starts every thread, and returns their names.
@@ -178,14 +181,38 @@ impl Scenario {
         }
         Ok(())
     }
+}
 
-    fn outcome(
-        &self,
-        mut run: Run,
-        tenants: &Tenants,
-        readings: Vec<Vec<Service>>,
-        names: Vec<String>,
-    ) -> Outcome {
+impl Session<'_> {
+    /// Simulates so many ns more.
+    pub fn advance(&mut self, ns: u64) {
+        let until_ns = self.run.machine.now_ns() + ns;
+        self.run.run_until(until_ns);
+    }
+
+    /// How many events there were so far.
+    pub fn events(&self) -> u64 {
+        self.run.events()
+    }
+
+    /// Simulates the scenario's duration, and says what came out.
+    fn measure(mut self, progress: &(dyn Fn(u64) + Sync)) -> Result<Outcome> {
+        let (began_ns, window_ns) = (self.run.observer.0.began_ns(), u128::from(self.scenario.duration_ns));
+        let mut readings = vec![vec![Service::default(); self.tenants.homes().len()]];
+        for part in 1..=INTERVALS {
+            let done_ns = window_ns * u128::from(part) / u128::from(INTERVALS);
+            self.run.run_until(began_ns + done_ns as u64);
+            readings.push(read(&mut self.run, &self.tenants));
+            progress(part);
+        }
+        if let Some(reason) = self.run.policy.failed() {
+            bail!("{} gave up: {reason}", self.policy);
+        }
+        Ok(self.outcome(&readings))
+    }
+
+    fn outcome(self, readings: &[Vec<Service>]) -> Outcome {
+        let Session { scenario, mut run, tenants, names, .. } = self;
         let metrics = run.observer.0.finish(&mut run.machine);
         let homes = tenants.homes().iter().enumerate();
         let outcomes = homes.map(|(place, home)| TenantOutcome {
@@ -197,8 +224,8 @@ impl Scenario {
         Outcome {
             seed: run.machine.seed,
             began_ns: run.observer.0.began_ns(),
-            window_ns: self.duration_ns,
-            cpus: self.model.host.cpus.len() as u32,
+            window_ns: scenario.duration_ns,
+            cpus: scenario.model.host.cpus.len() as u32,
             tenants: outcomes.collect(),
             received_ns: metrics.iter().map(|unit| unit.received_ns).sum(),
             events: run.events(),
