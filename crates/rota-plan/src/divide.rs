@@ -11,6 +11,7 @@ use crate::flow::Part;
 use crate::joint::Joint;
 use crate::period::{HYPERPERIOD_NS, Task};
 use crate::piece::{Load, Piece};
+use crate::reason::{Journal, Place};
 use crate::split::{Uncut, first, split};
 
 /// The shortest periods of so many CPUs with most room are tried for a vCPU that is split.
@@ -46,6 +47,8 @@ pub(crate) struct Division<'a> {
     pub piece_cost_ns: u64,
     /// The shortest piece, in ns; longer than that.
     pub least_ns: u64,
+    /// Where to note what is decided.
+    pub journal: Option<&'a Journal>,
 }
 
 /// The pieces of a vCPU and the CPUs that they go to, in the order in which they run.
@@ -58,7 +61,10 @@ impl Division<'_> {
         let mut divided: Vec<&[Part]> = Vec::new();
         for parts in self.parts.chunk_by(|one, next| one.item == next.item) {
             match parts {
-                [part] => draft.loads[part.cpu].put(part.item, self.whole(part.item)),
+                [part] => {
+                    self.note(part.item, || Place::Flow);
+                    draft.loads[part.cpu].put(part.item, self.whole(part.item));
+                }
                 _ => divided.push(parts),
             }
         }
@@ -68,6 +74,12 @@ impl Division<'_> {
             let allowed = (self.allowed)(vcpu as usize);
             cpus.iter().all(|cpu| allowed.binary_search(cpu).is_ok())
         })
+    }
+
+    fn note(&self, vcpu: usize, place: impl FnOnce() -> Place) {
+        if let Some(journal) = self.journal {
+            journal.put(vcpu, place());
+        }
     }
 
     fn whole(&self, vcpu: usize) -> Piece {
@@ -81,13 +93,18 @@ impl Division<'_> {
         // The largest are the hardest to find room for.
         vcpus.sort_by_key(|&vcpu| (Reverse(self.tasks[vcpu].load()), vcpu));
         for vcpu in vcpus {
+            let needed = self.tasks[vcpu].load();
+            let open = || (self.allowed)(vcpu).into_iter().map(|cpu| draft.loads[cpu].free);
+            let most = self.journal.and_then(|_| open().max()).unwrap_or(0);
             if let Some(cuts) = self.split(vcpu, &draft) {
+                self.note(vcpu, || Place::split(needed, most, &cuts));
                 cuts.into_iter().for_each(|(cpu, piece)| draft.loads[cpu].put(vcpu, piece));
                 continue;
             }
-            for cpu in self.cluster(vcpu, &mut draft)? {
-                draft.is_clustered[cpu] = true;
-            }
+            let cpus = self.cluster(vcpu, &mut draft)?;
+            cpus.iter().for_each(|&cpu| draft.is_clustered[cpu] = true);
+            let places = || cpus.iter().map(|&cpu| cpu as u32).collect();
+            self.note(vcpu, || Place::Cluster { needed, most, cpus: places() });
         }
         Some(draft)
     }
@@ -155,6 +172,7 @@ impl Division<'_> {
     /// As the flow has it.
     fn flow(&self, divided: &[&[Part]], mut draft: Draft) -> Draft {
         for part in divided.iter().copied().flatten() {
+            self.note(part.item, || Place::Divided);
             let period = self.tasks[part.item].period;
             // One that needs all of a CPU is a ns less to the flow, which sends that ns to another.
             let load = part.load.min(draft.loads[part.cpu].free);

@@ -133,7 +133,14 @@ impl<'a> Edit<'a> {
         let cpus: Vec<u32> = carried.cpus.iter().map(|&cpu| self.ground.places.cpus[cpu]).collect();
         let capacity = self.ground.capacity;
         let wholes = check_shares(self.model, &demands, &cpus, capacity).ok()?;
-        let wanted = Wanted { model: self.model, demands: &demands, wholes: &wholes, cpus: &cpus, capacity };
+        let wanted = Wanted {
+            model: self.model,
+            demands: &demands,
+            wholes: &wholes,
+            cpus: &cpus,
+            capacity,
+            journal: None,
+        };
         let layout = wanted.lay_out(self.ground.placement, &mut self.ground.known).ok()?;
         let storable =
             layout.groups.iter().all(|(_, made)| made.as_deref().is_none_or(Timetable::has_few_slices));

@@ -13,6 +13,7 @@ use crate::infeasible::{Figures, Infeasible};
 use crate::known::{Known, slot_min_ns};
 use crate::partition::{Item, Order, partition};
 use crate::period::{CANDIDATES, Choice, HYPERPERIOD_NS, Task, Unkept, task};
+use crate::reason::{Journal, Periods};
 use crate::settle::Timetable;
 use crate::shortage::{check_shares, explain};
 
@@ -35,6 +36,8 @@ pub(crate) struct Wanted<'a> {
     pub cpus: &'a [u32],
     /// What each of them has to give if it is not one vCPU's, in ns of a hyperperiod.
     pub capacity: u64,
+    /// Where to note what is decided.
+    pub journal: Option<&'a Journal>,
 }
 
 /// Who goes where and when.
@@ -113,9 +116,11 @@ impl Wanted<'_> {
             let items = self.items(&tasks);
             for &placement in placements {
                 for &order in orders {
-                    let places = partition(&items, self.cpus.len(), self.capacity, order, placement);
+                    let places =
+                        partition(&items, self.cpus.len(), self.capacity, order, placement, self.journal);
                     if let Some(places) = places {
                         let groups = self.single_groups(&tasks, &places);
+                        self.note(choice, &tasks);
                         return Ok(Some((tasks, groups)));
                     }
                 }
@@ -143,11 +148,11 @@ impl Wanted<'_> {
     ///
     /// The CPUs have not enough for the loads even so.
     fn divide(&self, loads: &[u64]) -> Result<Placed, Infeasible> {
-        let longest = self.divide_tasks(self.tasks(Choice::Longest, loads)?);
+        let longest = self.divide_tasks(Choice::Longest, self.tasks(Choice::Longest, loads)?);
         if longest.is_ok() {
             return longest;
         }
-        let frugal = self.divide_tasks(self.tasks(Choice::LeastWaste, loads)?);
+        let frugal = self.divide_tasks(Choice::LeastWaste, self.tasks(Choice::LeastWaste, loads)?);
         if frugal.is_ok() {
             return frugal;
         }
@@ -166,15 +171,24 @@ impl Wanted<'_> {
             CANDIDATES.into_iter().filter(|&period| shortest.is_some_and(|shortest| period <= shortest));
         let equal =
             |period| tasks.iter().map(|task| task.shortened(period, switch_ns)).collect::<Vec<Task>>();
-        Ok(periods.take(COMMON_TRIED).find_map(|period| self.divide_tasks(equal(period)).ok()))
+        Ok(periods
+            .take(COMMON_TRIED)
+            .find_map(|period| self.divide_tasks(Periods::Common, equal(period)).ok()))
     }
 
-    fn divide_tasks(&self, tasks: Vec<Task>) -> Result<Placed, Infeasible> {
+    fn divide_tasks(&self, periods: impl Into<Periods>, tasks: Vec<Task>) -> Result<Placed, Infeasible> {
         let items = self.items(&tasks);
         let parts = assign(&items, self.cpus.len(), self.capacity)
             .map_err(|short| explain(&short, self.model, self.demands, &items, self.cpus, self.capacity))?;
         let groups = self.divided_groups(&tasks, parts);
+        self.note(periods, &tasks);
         Ok((tasks, groups))
+    }
+
+    fn note(&self, periods: impl Into<Periods>, tasks: &[Task]) {
+        if let Some(journal) = self.journal {
+            journal.placed(periods, tasks);
+        }
     }
 
     fn divided_groups(&self, tasks: &[Task], mut parts: Vec<Part>) -> Vec<Group> {
@@ -207,6 +221,7 @@ impl Wanted<'_> {
             switch_ns: costs.switch_ns,
             piece_cost_ns,
             least_ns: slot_min_ns(&self.model.host).max(piece_cost_ns + 1),
+            journal: self.journal,
         };
         let mut groups = division.groups();
         for group in groups.iter_mut().filter(|group| group.joint.is_none()) {

@@ -17,6 +17,8 @@
 //! only when the slots are known: `net` counts what they give net of costs, and `settle` has budgets follow until it is
 //! enough. If CPUs have too little for that, all are placed anew with that known (`lay_out`).
 //!
+//! `reason` keeps what was decided and why, if that is asked for: [`explain`].
+//!
 //! `single` makes the timetable of one CPU, `joint` that of CPUs with vCPUs in common, `plan` runs all.
 //!
 //! **Invariant:** no I/O, no clock, no floating point: the same model gives the same plan everywhere. What comes out
@@ -41,6 +43,7 @@ mod period;
 mod piece;
 mod plan;
 mod planner;
+mod reason;
 mod roster;
 mod settle;
 mod shortage;
@@ -54,5 +57,6 @@ pub use infeasible::{Figures, Infeasible};
 pub use period::{CANDIDATES, HYPERPERIOD_NS, PERIOD_MIN_NS};
 pub use plan::{Options, plan};
 pub use planner::{Change, Edits, Planner};
+pub use reason::{Period, Place, Reason, explain};
 pub use rota_model::Placement;
 pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot};

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use rota_model::{Placement, Share};
 
 use crate::period::{HYPERPERIOD_NS, Task};
+use crate::reason::{Journal, Place};
 
 /// Which task is placed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,13 +57,14 @@ impl<'a> Item<'a> {
 /// one whole item.
 ///
 /// Decreasing worst fit or best fit; equal CPUs are taken in ascending order. `n log n` but for items that may not use
-/// every CPU, which look at each that they may.
+/// every CPU, which look at each that they may. Notes the reasons in the journal.
 pub(crate) fn partition(
     items: &[Item],
     cpus: usize,
     capacity: u64,
     order: Order,
     placement: Placement,
+    journal: Option<&Journal>,
 ) -> Option<Vec<usize>> {
     let mut sequence: Vec<usize> = (0..items.len()).collect();
     sequence.sort_by_key(|&item| {
@@ -73,6 +75,9 @@ pub(crate) fn partition(
     let mut places = vec![0; items.len()];
     for item in sequence {
         let cpu = room.find(&items[item], placement)?;
+        if let Some(journal) = journal {
+            journal.put(item, room.reason(cpu, &items[item], placement));
+        }
         room.take(cpu, &items[item]);
         places[item] = cpu;
     }
@@ -118,6 +123,16 @@ impl Room {
         Some(lowest.1.0)
     }
 
+    /// Why this CPU is taken.
+    fn reason(&self, cpu: usize, item: &Item, placement: Placement) -> Place {
+        let has_room = |cpu: &usize| self.free[*cpu] >= item.load;
+        let (with_room, of) = match item.allowed {
+            Some(allowed) => (allowed.iter().filter(|cpu| has_room(cpu)).count(), allowed.len()),
+            None => ((0..self.free.len()).filter(has_room).count(), self.free.len()),
+        };
+        Place::Fit { with_room, of, placement, free: self.free[cpu], needed: item.load }
+    }
+
     /// Says how much is free on one CPU; none if nothing more may go there.
     pub fn set(&mut self, cpu: usize, free: Option<u64>) {
         self.ordered.remove(&(self.free[cpu], Reverse(cpu)));
@@ -137,7 +152,7 @@ mod tests {
 
     fn place(loads: &[u64], cpus: usize, placement: Placement) -> Option<Vec<usize>> {
         let items: Vec<Item> = loads.iter().map(|&load| Item { load, allowed: None }).collect();
-        partition(&items, cpus, 100, Order::Size, placement)
+        partition(&items, cpus, 100, Order::Size, placement, None)
     }
 
     #[test]
@@ -157,7 +172,7 @@ mod tests {
     #[test]
     fn the_choosiest_may_go_first() {
         let items = [Item { load: 60, allowed: None }, Item { load: 50, allowed: Some(&[0]) }];
-        let by = |order| partition(&items, 2, 100, order, Placement::WorstFit);
+        let by = |order| partition(&items, 2, 100, order, Placement::WorstFit, None);
         assert_eq!(by(Order::Size), None);
         assert_eq!(by(Order::Choosiest), Some(vec![1, 0]));
     }

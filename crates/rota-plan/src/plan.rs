@@ -7,6 +7,7 @@ use crate::exclusive::Cores;
 use crate::known::Known;
 use crate::lay_out::Wanted;
 use crate::period::HYPERPERIOD_NS;
+use crate::reason::Journal;
 use crate::roster::Roster;
 use crate::shortage;
 use crate::{Infeasible, Plan};
@@ -26,8 +27,17 @@ pub struct Options {
 ///
 /// [`Infeasible`], if not every promise can be kept.
 pub fn plan(model: &Model, options: &Options) -> Result<Plan, Infeasible> {
+    decide(model, options, None)
+}
+
+/// And notes why in the journal.
+pub(crate) fn decide(
+    model: &Model,
+    options: &Options,
+    journal: Option<&Journal>,
+) -> Result<Plan, Infeasible> {
     let mut ground = Ground::new(&model.host, options);
-    let roster = ground.lay_out(model)?;
+    let roster = ground.lay_out(model, journal)?;
     Ok(roster.plan(model, &ground.places.cpus))
 }
 
@@ -57,11 +67,11 @@ impl Ground {
     }
 
     /// Everybody, from nothing.
-    pub fn lay_out(&mut self, model: &Model) -> Result<Roster, Infeasible> {
+    pub fn lay_out(&mut self, model: &Model, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
         let demands = self.places.collect(&model.tenants)?;
         let (cpus, capacity) = (&self.places.cpus, self.capacity);
         let wholes = shortage::check_shares(model, &demands, cpus, capacity)?;
-        let wanted = Wanted { model, demands: &demands, wholes: &wholes, cpus, capacity };
+        let wanted = Wanted { model, demands: &demands, wholes: &wholes, cpus, capacity, journal };
         let layout = wanted.lay_out(self.placement, &mut self.known)?;
         for (group, timetable) in &layout.groups {
             let sliced = timetable.as_ref().filter(|timetable| !timetable.has_few_slices());

@@ -68,7 +68,7 @@ impl Planner {
     /// [`Infeasible`], if not every promise can be kept.
     pub fn new(model: Model, options: &Options) -> Result<Planner, Infeasible> {
         let mut ground = Ground::new(&model.host, options);
-        let roster = ground.lay_out(&model)?;
+        let roster = ground.lay_out(&model, None)?;
         Ok(Planner { model, ground, roster })
     }
 
@@ -154,7 +154,7 @@ impl Planner {
 
     fn plan_all(&mut self, edits: Edits) -> Result<Change, Infeasible> {
         let before = self.exchange(edits);
-        match self.ground.lay_out(&self.model) {
+        match self.ground.lay_out(&self.model, None) {
             Ok(roster) => {
                 self.roster = roster;
                 Ok(Change { cpus: self.model.host.tenant_cpus(), is_full: true })

@@ -173,6 +173,68 @@ fn what_an_edit_changes_is_shown() {
     assert!(err.contains("rota.toml is no plan as `rota plan --format json` writes it"), "{err}");
 }
 
+/// Two CPUs with room for 0.4 more each, a vCPU that needs 0.6 of them, and one with a CPU to itself.
+const FULL: &str = "\
+[host]
+cpus = \"0-3\"
+housekeeping = \"0\"
+
+[[tenant]]
+name = \"db\"
+class = \"reserved\"
+share = 1
+latency = \"1ms\"
+
+[[tenant]]
+name = \"web-{i}\"
+count = 3
+class = \"reserved\"
+share = 0.6
+latency = \"50ms\"
+";
+
+#[test]
+fn why_a_vcpu_is_where_it_is_is_explained() {
+    let folder = Folder::new(ELSEWHERE);
+    let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--explain"]);
+    let line = |text: &str, name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let web = line(&text, "web-0/0: ");
+    assert!(web.contains("CPU 1001, of the 3 of 3 CPUs with room the one with most"), "{web}");
+    assert!(web.contains("the longest candidate period within its latency; partitioned"), "{web}");
+
+    let folder = Folder::new(FULL);
+    let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--explain"]);
+    let db = line(&text, "db/0: ");
+    assert!(
+        db.contains("to itself, one of 3 CPUs that it may use: its share is a whole CPU; dedicated"),
+        "{db}"
+    );
+    let split = text.lines().find(|line| line.ends_with("; split")).unwrap();
+    assert!(split.contains(": split over CPUs ") && split.contains("no CPU had 0.6"), "{split}");
+    assert!(
+        split.contains("; runs ") && split.contains(", then ") && split.contains(" migrations a second"),
+        "{split}"
+    );
+
+    let (json, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--explain", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let reasons: Vec<&str> =
+        json["vcpus"].as_array().unwrap().iter().map(|vcpu| vcpu["reason"].as_str().unwrap()).collect();
+    assert!(reasons.len() == 4 && text.contains(reasons[1]), "{reasons:?}");
+    folder.expect(2, &["plan", "-c", "rota.toml", "--explain", "--format", "svg"]);
+}
+
+#[test]
+fn cores_of_ones_own_are_explained() {
+    let config = FULL
+        .replace("housekeeping = \"0\"", "housekeeping = \"0\"\nsiblings = [\"0-1\", \"2-3\"]")
+        .replace("share = 1\n", "share = 0.3\nexclusive_cores = true\n");
+    let folder = Folder::new(&config.replace("count = 3", "count = 1"));
+    let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--explain"]);
+    let db = text.lines().find(|line| line.starts_with("db/0: ")).unwrap();
+    assert!(db.contains("the fewest cores that carry its tenant, CPUs 2-3, are its own"), "{db}");
+}
+
 #[test]
 fn tableaus_own_layout_is_written() {
     let folder = Folder::new(&ELSEWHERE.replace("1000-1003", "0-3").replace("1000", "0"));

@@ -10,7 +10,9 @@ use rota_plan::Plan;
 use rotad::planning;
 
 use super::{Config, Failure, print};
-use crate::plan::{Diff, Table, names, render_json, render_svg, render_tableau, render_text};
+use crate::plan::{
+    Diff, Table, names, reason_texts, render_json, render_reasons, render_svg, render_tableau, render_text,
+};
 
 /// Plan a timetable for every configured tenant, and touch nothing
 ///
@@ -28,6 +30,9 @@ pub struct Arguments {
     /// Show what changes beside an older plan, one that `rota plan --format json` wrote; as text or JSON
     #[arg(long, value_name = "OLD")]
     diff: Option<PathBuf>,
+    /// Say why each vCPU is where it is; as text or JSON
+    #[arg(long, conflicts_with = "diff")]
+    explain: bool,
     /// Where to write it; to standard output if not given
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -70,14 +75,28 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             PlacementName::BestFit => Placement::BestFit,
         };
     }
-    let plan = rota_plan::plan(&model, &rota_plan::Options { placement: model.host.placement })
-        .map_err(|infeasible| Failure::Infeasible(infeasible.into()))?;
+    let options = rota_plan::Options { placement: model.host.placement };
+    let planned = if arguments.explain {
+        rota_plan::explain(&model, &options)
+    } else {
+        rota_plan::plan(&model, &options).map(|plan| (plan, Vec::new()))
+    };
+    let (plan, reasons) = planned.map_err(|infeasible| Failure::Infeasible(infeasible.into()))?;
     // Whatever the format: no plan is shown that would not pass as a table.
     let bytes = certified(&model, &plan)?;
     let output = match (&arguments.diff, arguments.format) {
         (Some(old), format) => diff(old, &plan, &model, format)?,
+        (None, Format::Text) if arguments.explain => render_reasons(&plan, &model, &reasons).into_bytes(),
         (None, Format::Text) => render_text(&plan, &model).into_bytes(),
-        (None, Format::Json) => render_json(&plan, &model).context("writing JSON")?.into_bytes(),
+        (None, Format::Json) => {
+            let reasons = reason_texts(&plan, &model, &reasons);
+            render_json(&plan, &model, reasons).context("writing JSON")?.into_bytes()
+        }
+        _ if arguments.explain => {
+            return Err(Failure::Usage(anyhow!(
+                "--explain writes text or JSON; write --format json, or leave it out"
+            )));
+        }
         (None, Format::Bin) => bytes,
         (None, Format::TableauXen) => render_tableau(&plan)?,
         (None, Format::Svg) => render_svg(&plan, &model).into_bytes(),

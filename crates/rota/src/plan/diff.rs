@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn nothing_changed() {
         let (plan, model) = small();
-        let same = diff(&render_json(&plan, &model).unwrap(), &model);
+        let same = diff(&render_json(&plan, &model, Vec::new()).unwrap(), &model);
         assert_eq!(same.render_text(), "No vCPU changed; the slots of all 3 CPUs stay as they are.\n");
     }
 
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn who_came_went_moved_and_changed() {
         let (plan, mut model) = small();
-        let old = render_json(&plan, &model).unwrap();
+        let old = render_json(&plan, &model, Vec::new()).unwrap();
         model.tenants.swap_remove(0);
         model
             .tenants

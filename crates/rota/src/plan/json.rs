@@ -51,6 +51,9 @@ pub struct Vcpu<'a> {
     pub cpus: Vec<u32>,
     pub blackout_ns: u64,
     pub method: String,
+    /// Why it is where it is, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The name of each of a plan's vCPUs.
@@ -83,14 +86,20 @@ impl Table<'_> {
             cpus: vcpu.cpus.clone(),
             blackout_ns: vcpu.blackout_ns,
             method: vcpu.method.to_string(),
+            reason: None,
         });
         Table { table_length_ns: plan.table_length_ns, cpus: cpus.collect(), vcpus: vcpus.collect() }
     }
 }
 
-/// One line of JSON.
-pub fn render_json(plan: &Plan, model: &Model) -> serde_json::Result<String> {
-    Ok(serde_json::to_string(&Table::new(plan, model, &names(plan, model)))? + "\n")
+/// One line of JSON; with the reasons of all vCPUs, or of none if `reasons` is empty.
+pub fn render_json(plan: &Plan, model: &Model, reasons: Vec<String>) -> serde_json::Result<String> {
+    let names = names(plan, model);
+    let mut table = Table::new(plan, model, &names);
+    for (vcpu, reason) in table.vcpus.iter_mut().zip(reasons) {
+        vcpu.reason = Some(reason);
+    }
+    Ok(serde_json::to_string(&table)? + "\n")
 }
 
 #[cfg(test)]
@@ -103,7 +112,7 @@ mod tests {
     #[test]
     fn the_json_is_what_the_documentation_says() {
         let (plan, model) = small();
-        let text = render_json(&plan, &model).unwrap();
+        let text = render_json(&plan, &model, Vec::new()).unwrap();
         let shared =
             |name, start_ns| json!({"start_ns": start_ns, "end_ns": start_ns + 3_209_457, "vcpu": name});
         let vcpu = |index: u32| {

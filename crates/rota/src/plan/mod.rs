@@ -1,6 +1,7 @@
 //! A plan for people, for programs and as a picture.
 
 mod diff;
+mod explain;
 mod json;
 mod svg;
 mod tableau;
@@ -10,6 +11,7 @@ use rota_model::Model;
 use rota_plan::{CpuPlan, Plan};
 
 pub use diff::Diff;
+pub use explain::{reason_texts, render_reasons};
 pub use json::{Table, names, render_json};
 pub use svg::render_svg;
 pub use tableau::render_tableau;
