@@ -37,6 +37,7 @@ pub struct Table {
 }
 
 /// One tenant's figures.
+#[derive(Clone)]
 pub struct TableRow {
     /// Whose.
     pub tenant: String,

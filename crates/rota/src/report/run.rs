@@ -20,7 +20,7 @@ pub struct Report {
     /// What is said on a terminal beside tables and finding.
     pub notes: Vec<String>,
     /// How it was measured, for the end of the page.
-    pub method: Vec<&'static str>,
+    pub method: Vec<String>,
 }
 
 /// A scenario under one policy.
@@ -145,7 +145,7 @@ impl Report {
                 "By its controls, the machine itself took up to {} at a time.",
                 taken.join(", ")
             )],
-            method: vec![
+            method: [
                 "The same programs ran in the same tenants on one kernel, once under each policy: the kernel's own \
                  scheduler with equal cpu.weight, the same with each tenant's share as its cpu.max, and Rota.",
                 "A blackout is an interval in which at least one thread of a tenant was runnable and none ran, seen \
@@ -153,7 +153,9 @@ impl Report {
                 "The control is the longest time that the machine below the kernel took by itself, which no scheduler \
                  can give back: from a real-time probe alone on each CPU before the run, kept from reading the clock, \
                  and from alarms for a real-time task on each CPU during it, rung late.",
-            ],
+            ]
+            .map(str::to_owned)
+            .to_vec(),
         }
     }
 }

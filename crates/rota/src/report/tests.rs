@@ -5,7 +5,7 @@ use rota_lab::scenario::result::{Blackouts, Clock, Control, Gaps, PolicyResult, 
 
 use super::finding::{Summary, Verdict, comparison, headline};
 use super::measure::fairness;
-use super::run::{Inside, Report, Run, Times};
+use super::run::{Contestant, Inside, Report, Run, Times};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 30_000 * MS;
@@ -142,6 +142,24 @@ fn one_policy_alone_has_room_for_its_heads() {
     ] {
         assert!(text.lines().any(|line| line == row), "{row}\n{text}");
     }
+}
+
+#[test]
+fn many_policies_have_a_table_for_each_measure() {
+    let mut report = Report::of_lab(&[], None);
+    let run = |label| Run { policy: Contestant { label, look: 1 }, ..simulated(&[[5, 5]]) };
+    report.runs = ["one", "two", "three", "four", "five"].map(run).into();
+    let text = super::text(&report);
+    for row in [
+        "        promised      share received",
+        "tenant  share  bound    one     two   three    four    five",
+        "a       0.200  20 ms  0.200   0.200   0.200   0.200   0.200",
+        "        promised      longest blackout",
+        "a       0.200  20 ms  12.0 ms   12.0 ms   12.0 ms   12.0 ms   12.0 ms",
+    ] {
+        assert!(text.lines().any(|line| line == row), "{row}\n{text}");
+    }
+    assert_eq!(text.matches("Share and blackout").count(), 1);
 }
 
 #[test]

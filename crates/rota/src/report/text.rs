@@ -4,14 +4,17 @@ use std::fmt::Write;
 
 use super::finding::{Summary, comparison, headline};
 use super::format;
-use super::measure::{CpuTime, Table, tables};
+use super::measure::{CpuTime, Table, TableRow, tables};
 use super::run::{Report, Run};
 
 /// The report for a terminal.
 pub fn text(report: &Report) -> String {
     let mut out = String::new();
     for table in tables(&report.runs) {
-        out += &format!("{}\n\n{}\n", table.caption, lines(&table, &report.runs));
+        out += &format!("{}\n\n", table.caption);
+        for part in narrow(table, report.runs.len()) {
+            out += &format!("{}\n", lines(&part, &report.runs));
+        }
     }
     for run in &report.runs {
         let time = CpuTime::of(run);
@@ -25,6 +28,21 @@ pub fn text(report: &Report) -> String {
     report.notes.iter().for_each(|note| out += &format!("{note}\n"));
     out += &format!("\n{}.\n{}\n", headline(&summaries), comparison(&summaries));
     out
+}
+
+/// So many policies are shown side by side for each measure; where there are more, measures stand below each other.
+const SIDE_BY_SIDE: usize = 4;
+
+/// The table, or one for each of its measures.
+fn narrow(table: Table, runs: usize) -> Vec<Table> {
+    if runs <= SIDE_BY_SIDE {
+        return vec![table];
+    }
+    let only = |(place, name): (usize, &&'static str)| {
+        let row = |row: &TableRow| TableRow { figures: vec![row.figures[place].clone()], ..row.clone() };
+        Table { caption: table.caption, measures: vec![*name], rows: table.rows.iter().map(row).collect() }
+    };
+    table.measures.iter().enumerate().map(only).collect()
 }
 
 /// A table, its columns aligned to the right but for the names. An exclamation mark stands at each broken promise.

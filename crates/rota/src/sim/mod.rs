@@ -73,6 +73,8 @@ pub fn report(
         runs.first().map_or(vec![], |(_, runs)| runs.iter().map(|run| run.seed.to_string()).collect());
     let measured = format::round_time(scenario.duration_ns);
     let mut looks = 1..;
+    let abouts: Vec<String> =
+        runs.iter().map(|(policy, _)| format!("{}: {}.", policy.label, policy.about)).collect();
     let runs = runs.iter().map(|(policy, outcomes)| {
         let look = if policy.name == "rota" { 0 } else { looks.next().unwrap_or(1) };
         run(Contestant { label: policy.label, look }, outcomes, taken_ns)
@@ -89,18 +91,20 @@ pub fn report(
         runs: runs.collect(),
         timetable,
         notes: vec![],
-        method: vec![
-            "A simulation: the same threads did the same things under each policy, on a model of the machine and of \
-             the kernel's core. Under Rota the scheduler's own source ran in it, with its planner and its daemon's \
-             rules; the other policies are models of what they are named after.",
-            "A blackout is an interval in which at least one thread of a tenant was runnable and none ran; in a \
-             virtual machine, each vCPU has its own.",
-            "What the machine itself takes is the longest that one decision can take to have its effect, by the \
-             costs that the scenario gives: a late timer, interrupts, a kick to a CPU that idles, and a change of \
-             tasks.",
-        ],
+        method: METHOD.iter().map(|paragraph| (*paragraph).to_owned()).chain(abouts).collect(),
     }
 }
+
+/// How a simulation is measured.
+const METHOD: [&str; 3] = [
+    "A simulation: the same threads did the same things under each policy, on a model of the machine and of the \
+     kernel's core. Under Rota the scheduler's own source ran in it, with its planner and its daemon's rules; the other \
+     policies are models of what they are named after.",
+    "A blackout is an interval in which at least one thread of a tenant was runnable and none ran; in a virtual \
+     machine, each vCPU has its own.",
+    "What the machine itself takes is the longest that one decision can take to have its effect, by the costs that the \
+     scenario gives: a late timer, interrupts, a kick to a CPU that idles, and a change of tasks.",
+];
 
 /// All outcomes of one policy as one run.
 fn run(policy: Contestant, outcomes: &[&Outcome], taken_ns: u64) -> Run {
