@@ -98,8 +98,8 @@ pub fn report(
 /// How a simulation is measured.
 const METHOD: [&str; 3] = [
     "A simulation: the same threads did the same things under each policy, on a model of the machine and of the \
-     kernel's core. Under Rota the scheduler's own source ran in it, with its planner and its daemon's rules; the other \
-     policies are models of what they are named after.",
+     kernel's core. Under Rota the scheduler's own source ran in it, with its planner and its daemon's rules; the \
+     other policies are models of what they are named after.",
     "A blackout is an interval in which at least one thread of a tenant was runnable and none ran; in a virtual \
      machine, each vCPU has its own.",
     "What the machine itself takes is the longest that one decision can take to have its effect, by the costs that the \
