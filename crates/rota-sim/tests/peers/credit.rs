@@ -127,3 +127,32 @@ fn blocking_programs_get_less_than_their_share() {
     let (fine, coarse) = (percent(500 * US), percent(5 * MS));
     assert!(fine < 25 && coarse > 40, "{fine} % and {coarse} %");
 }
+
+/// Four vCPUs a CPU, nobody capped: one that computes waits for 90 ms beside three that do so too, and for longer
+/// beside such as wake all the time, each of which is boosted (Vanga, thesis section 6.2.1: up to 220 ms on 44 cores).
+#[test]
+fn who_computes_waits_for_long() {
+    let worst_ns = |io: bool| {
+        let mut run = machine(4, Credit::default());
+        let vantage = run.cgroup(100, None);
+        run.task(0, vantage, Hog);
+        for _ in 0..15 {
+            let other = run.cgroup(100, None);
+            run.script(1, other, async move |thread: Thread| {
+                loop {
+                    let on_ns = thread.draw(|rng| rng.between(10 * US, 2 * MS));
+                    let off_ns = thread.draw(|rng| rng.between(10 * US, 500 * US));
+                    thread.compute(on_ns).await;
+                    if io {
+                        thread.sleep(off_ns).await;
+                    }
+                }
+            });
+        }
+        run.run_until(20_000 * MS);
+        run.units()[0].blackout_max_ns
+    };
+    let (beside_io_ns, beside_hogs_ns) = (worst_ns(true), worst_ns(false));
+    assert!(beside_hogs_ns.abs_diff(90 * MS) < MS, "{beside_hogs_ns}");
+    assert!(beside_io_ns > 120 * MS, "{beside_io_ns}");
+}
