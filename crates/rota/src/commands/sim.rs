@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_model::config::Source;
 use rota_sim::observe::perfetto;
@@ -31,7 +31,7 @@ pub struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "POLICY,...",
-        value_parser = PossibleValuesParser::new(POLICIES.iter().map(|policy| policy.name))
+        value_parser = PossibleValuesParser::new(POLICIES.iter().map(known))
     )]
     policy: Vec<String>,
     /// With these seeds, one run each; by default the scenario's own
@@ -46,6 +46,10 @@ pub struct Arguments {
     /// Write every event as JSON that ui.perfetto.dev opens: one process a run
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+}
+
+fn known(policy: &Entry) -> PossibleValue {
+    PossibleValue::new(policy.name).help(policy.about)
 }
 
 /// One run to be made.
