@@ -290,7 +290,7 @@ __noinline int service_ends(u32 queue, bool runnable, u64 now)
 	return 0;
 }
 
-/* Somebody else of the owner uses its slot: from `now` on no time of that is a blackout, and what was before is over. */
+/* Somebody else of the owner uses its slot: what was before is over, and no time from `now` on is a blackout. */
 __noinline int blackout_restarts(u32 queue, u64 latency_ns, bool counts, u64 now)
 {
 	struct queue_ctx *q = queue_ctx(queue);
