@@ -13,7 +13,7 @@ mod topology;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
 pub use tenant::{Class, Match, Reservation, Tenant, TenantId};
-pub use topology::{Costs, CpuPlace, Host, Placement, Topology};
+pub use topology::{Costs, CpuPlace, Host, Placement, Spare, Topology};
 
 /// Tenants and the host that carries them: all that the planner is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

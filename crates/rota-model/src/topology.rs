@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::CpuSet;
+use crate::{CpuSet, Share};
 
 /// Where one CPU sits. Equal numbers mean shared hardware; the numbers themselves mean nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,20 @@ pub struct Host {
     pub placement: Placement,
     /// What promises are net of.
     pub costs: Costs,
+    /// What is kept ready for tenants to come, as far as there is room.
+    pub spares: Vec<Spare>,
+}
+
+/// Slots that are planned before anybody wants them: whoever comes and is content with them needs no plan. Until then
+/// their time is idle. They give way to whoever finds no room otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spare {
+    /// Of one CPU.
+    pub share: Share,
+    /// The longest wait, in ns.
+    pub latency_ns: u64,
+    /// For so many vCPUs.
+    pub count: u32,
 }
 
 /// What changing from one task to another takes of the CPU time that a table gives, in ns. What is promised is net of

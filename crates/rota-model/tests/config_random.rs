@@ -8,7 +8,8 @@ use proptest::sample::{Index, select, subsequence};
 use proptest::test_runner::RngSeed;
 use rota_model::config::{Source, VCPUS_MAX, parse};
 use rota_model::{
-    Class, Costs, CpuPlace, CpuSet, Host, Match, Model, Placement, Reservation, Share, Tenant, Topology,
+    Class, Costs, CpuPlace, CpuSet, Host, Match, Model, Placement, Reservation, Share, Spare, Tenant,
+    Topology,
 };
 
 const EXAMPLE: &str = include_str!("../../../examples/rota.toml");
@@ -73,6 +74,7 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
                 slot_min_ns: Host::SLOT_MIN_NS,
                 placement: Placement::WorstFit,
                 costs: Costs::DEFAULT,
+                spares: Vec::new(),
             };
             if !defaults {
                 let [(slot_min, slot_min_ns), (switch, switch_ns), (migration, migration_ns)] = times;
@@ -82,6 +84,13 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
                 host.costs = Costs { switch_ns, migration_ns };
             }
             if packs {
+                text += "spares = [{ latency = \"20ms\", share = 0.25, count = 7 }, ";
+                text += "{ share = 1, latency = \"1ms\" }]\n";
+                let share = |ppb| Share::from_ppb(ppb).expect("in range");
+                host.spares = vec![
+                    Spare { share: share(250_000_000), latency_ns: 20_000_000, count: 7 },
+                    Spare { share: Share::ONE, latency_ns: 1_000_000, count: 1 },
+                ];
                 text += "placement = \"best-fit\"\n";
                 host.placement = Placement::BestFit;
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use rota_model::{Class, Model, Share, Tenant};
+use rota_model::{Class, Host, Model, Share, Spare, Tenant};
 use rota_plan::{Options, Planner};
 
 use hosts::{MS, different, net, quarters};
@@ -57,6 +57,7 @@ impl Edits {
             edits.planner.remove(id);
             let time = timed(|| edits.admit(id, new));
             edits.admit(id, before);
+            edits.planner.restock();
             time
         });
         run("remove", |edits| {
@@ -84,6 +85,13 @@ fn timed<T>(edit: impl FnOnce() -> T) -> Duration {
     time
 }
 
+/// Two spares of a quarter.
+fn with_spares(model: Model) -> Model {
+    let share = Share::from_ppb(250_000_000).expect("a share");
+    let spares = vec![Spare { share, latency_ns: MS, count: 2 }];
+    Model { host: Host { spares, ..model.host }, tenants: model.tenants[..174].to_vec() }
+}
+
 /// One size down.
 fn smaller(tenant: &Tenant, _: u32) -> Tenant {
     let Class::Reserved(mut reservation) = tenant.class else { return tenant.clone() };
@@ -103,6 +111,7 @@ fn edits(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("edit");
     Edits::new(quarters(250_000_000, 1), smaller).bench(&mut group, "quarters");
     Edits::new(quarters(250_000_000, 20), smaller).bench(&mut group, "quarters, 20 ms");
+    Edits::new(with_spares(quarters(250_000_000, 1)), smaller).bench(&mut group, "quarters, spares");
     Edits::new(different(985_000_000, 10), unlike).bench(&mut group, "different");
     Edits::new(net(different(950_000_000, 10)), unlike).bench(&mut group, "different, net");
     group.finish();

@@ -1,17 +1,18 @@
 //! A change to a roster that plans only the CPUs concerned.
 //!
-//! Who goes leaves room behind, and who comes is put on one CPU that has room, the largest first. Then each CPU that
-//! has got or lost someone gets a new timetable; CPUs with divided vCPUs are laid out anew together. Whatever fails,
-//! the roster is as it was.
+//! Who goes leaves room behind. Who comes, the largest first, takes a spare that is enough for it, which needs no plan,
+//! or else is put on one CPU that has room, for which spares give way. Then each CPU that has got or lost someone gets
+//! a new timetable; CPUs with divided vCPUs are laid out anew together. Whatever fails, the roster is as it was.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rota_model::Model;
+use rota_model::{Model, Reservation, Share, Spare};
 
 use crate::demand::Demand;
 use crate::lay_out::Wanted;
 use crate::partition::Item;
-use crate::period::Task;
+use crate::period::{Choice, Task, task};
 use crate::plan::Ground;
 use crate::roster::{Carried, Member, Owner, Roster};
 use crate::settle::Timetable;
@@ -19,6 +20,23 @@ use crate::shortage::check_shares;
 
 /// So many CPUs may turn out not to have the time for who was put there before the edit is given up.
 const FAILURES_MAX: u32 = 4;
+
+/// As many spares as the host is to have, as far as there is room. The CPUs whose slots differ then, by place.
+pub(crate) fn restock(model: &Model, ground: &mut Ground, roster: &mut Roster) -> BTreeSet<usize> {
+    let mut cpus = BTreeSet::new();
+    for ((kind, spare), ready) in (0..).zip(&model.host.spares).zip(roster.ready()) {
+        let Spare { share, latency_ns, count } = *spare;
+        let reservation = Reservation { share, latency_ns, capped: false };
+        let one = |choice| task(&reservation, choice, model.host.costs.switch_ns).ok();
+        let (Some(longest), Some(frugal)) = (one(Choice::Longest), one(Choice::LeastWaste)) else { continue };
+        for _ in ready..count {
+            let edit = Edit::new(model, ground, roster);
+            let Some(changed) = edit.add_spare(kind, &[longest, frugal]) else { break };
+            cpus.extend(changed);
+        }
+    }
+    cpus
+}
 
 /// A vCPU that comes.
 #[derive(Debug)]
@@ -41,6 +59,8 @@ pub(crate) struct Edit<'a> {
     stale: BTreeSet<usize>,
     /// CPUs that turned out not to have the time for those who come.
     closed: BTreeSet<usize>,
+    /// How many spares were taken.
+    spares: u32,
 }
 
 /// What an edit did.
@@ -50,13 +70,15 @@ pub(crate) struct Done {
     pub vcpus: Vec<u32>,
     /// The CPUs whose slots differ, by place.
     pub cpus: BTreeSet<usize>,
+    /// How many of those who came took a spare.
+    pub spares: u32,
 }
 
 impl<'a> Edit<'a> {
     /// `model` is as it was before the edit.
     pub fn new(model: &'a Model, ground: &'a mut Ground, roster: &'a mut Roster) -> Edit<'a> {
         let [stale, closed] = [BTreeSet::new(), BTreeSet::new()];
-        Edit { model, ground, roster, before: BTreeMap::new(), stale, closed }
+        Edit { model, ground, roster, before: BTreeMap::new(), stale, closed, spares: 0 }
     }
 
     /// Takes out vCPUs and puts others in. None if those who come do not fit so, and always something if nobody comes.
@@ -74,7 +96,27 @@ impl<'a> Edit<'a> {
         let cpus = self.changed();
         gone.iter().for_each(|&vcpu| self.roster.forget(vcpu));
         self.refresh();
-        Some(Done { vcpus: numbers, cpus })
+        Some(Done { vcpus: numbers, cpus, spares: self.spares })
+    }
+
+    /// Adds a spare; none if there is no room for it on the CPU that has most.
+    pub fn add_spare(mut self, kind: u32, tasks: &[Task; 2]) -> Option<BTreeSet<usize>> {
+        let find = |&task: &Task| {
+            Some((task, self.roster.room.find(&Item::new(task, None), self.ground.placement)?))
+        };
+        let (task, cpu) = tasks.iter().find_map(find)?;
+        let group = self.roster.group_of[cpu];
+        self.save(group);
+        self.stale.insert(group);
+        let spare = Member { task, owner: Owner::Spare(kind) };
+        self.roster.groups[group].members.push(spare);
+        if self.settle(&[spare.owner]).is_err() {
+            self.undo(&[]);
+            return None;
+        }
+        let cpus = self.changed();
+        self.refresh();
+        Some(cpus)
     }
 
     /// Remembers a group before it is changed.
@@ -159,15 +201,20 @@ impl<'a> Edit<'a> {
     /// Puts everybody somewhere and plans there; whoever finds no time where it is is put elsewhere.
     fn put_in(&mut self, newcomers: &[Newcomer], numbers: &[u32]) -> Option<()> {
         let mut waiting: Vec<usize> = (0..newcomers.len()).collect();
-        waiting.sort_by_key(|&place| std::cmp::Reverse(newcomers[place].tasks[0].load()));
+        waiting.sort_by_key(|&place| Reverse(newcomers[place].tasks[0].load()));
         for _ in 0..FAILURES_MAX {
             for &place in &waiting {
                 self.put(&newcomers[place], numbers[place])?;
             }
-            let Err(crowded) = self.settle(numbers) else { return Some(()) };
-            waiting.retain(|&place| self.roster.vcpu(numbers[place]).group == crowded);
+            let owners: Vec<Owner> = numbers.iter().map(|&number| Owner::Vcpu(number)).collect();
+            let Err(crowded) = self.settle(&owners) else { return Some(()) };
+            waiting = (0..newcomers.len())
+                .filter(|&place| self.roster.vcpu(numbers[place]).group == crowded)
+                .collect();
             let carried = &mut self.roster.groups[crowded];
-            carried.members.retain(|member| member.vcpu().is_none_or(|vcpu| !numbers.contains(&vcpu)));
+            carried.members.truncate(carried.timetable.as_ref().map_or(0, |timetable| timetable.tasks.len()));
+            let taken = carried.members.iter_mut().filter(|member| owners.contains(&member.owner));
+            taken.for_each(|member| member.owner = Owner::Nobody);
             self.closed.extend(carried.single());
             self.refresh_group(crowded);
         }
@@ -179,14 +226,30 @@ impl<'a> Edit<'a> {
         let Newcomer { demand, tasks, before } = newcomer;
         let allowed = demand.allowed.as_deref();
         let stay = before.filter(|cpu| allowed.is_none_or(|allowed| allowed.binary_search(cpu).is_ok()));
-        let (task, cpu) = tasks.iter().find_map(|&task| {
-            let stay = stay.and_then(|cpu| self.find(demand, &Item::new(task, Some(&[cpu]))));
-            let cpu = stay.or_else(|| self.find(demand, &Item::new(task, allowed)));
-            cpu.map(|cpu| (task, cpu))
-        })?;
+        let stay = tasks.iter().find_map(|&task| {
+            let cpu = self.find(demand, &Item::new(task, Some(&[stay?])))?;
+            Some((task, cpu))
+        });
+        if stay.is_none()
+            && let Some((cpu, kind)) = self.spare(demand)
+        {
+            let group = self.roster.group_of[cpu];
+            self.save(group);
+            self.roster.take_spare(group, kind, number, tasks[0]);
+            self.refresh_group(group);
+            self.spares += 1;
+            return Some(());
+        }
+        let find = |&task: &Task| Some((task, self.find(demand, &Item::new(task, allowed))?));
+        let yielded = |&task: &Task| Some((task, self.find_yielded(demand, &Item::new(task, allowed))?));
+        let found = stay.or_else(|| tasks.iter().find_map(find));
+        let (task, cpu) = found.or_else(|| tasks.iter().find_map(yielded))?;
         let group = self.roster.group_of[cpu];
         self.save(group);
         self.stale.insert(group);
+        if found.is_none() {
+            self.roster.drop_spares(group);
+        }
         self.roster.join(group, number, task);
         self.refresh_group(group);
         Some(())
@@ -199,8 +262,44 @@ impl<'a> Edit<'a> {
         self.roster.room.find(item, self.ground.placement)
     }
 
+    /// The spare that is enough for a demand and least above it: its CPU and kind. A capped vCPU may have no more than
+    /// its share, and a whole CPU is for who wants all of it.
+    fn spare(&self, demand: &Demand) -> Option<(usize, usize)> {
+        let wanted = demand.reservation;
+        let is_enough = |spare: &Spare| {
+            if demand.is_exclusive || spare.share == Share::ONE || wanted.share == Share::ONE {
+                return !demand.is_exclusive && spare.share == wanted.share;
+            }
+            let has_share = spare.share == wanted.share || spare.share > wanted.share && !wanted.capped;
+            has_share && spare.latency_ns <= wanted.latency_ns
+        };
+        let allowed = demand.allowed.as_deref();
+        let may_use = |cpu: &usize| allowed.is_none_or(|allowed| allowed.binary_search(cpu).is_ok());
+        let kinds = self.model.host.spares.iter().enumerate().filter(|(_, spare)| is_enough(spare));
+        let found = kinds.filter_map(|(kind, spare)| {
+            let cpu = self.roster.with_spare(kind).find(may_use)?;
+            Some((spare.share, Reverse(spare.latency_ns), cpu, kind))
+        });
+        found.min().map(|(.., cpu, kind)| (cpu, kind))
+    }
+
+    /// The CPU with most room of those that have enough if their spares are given up.
+    fn find_yielded(&self, demand: &Demand, item: &Item) -> Option<usize> {
+        let needed = if item.is_whole() { self.ground.capacity } else { item.load };
+        let with_spares = (0..self.model.host.spares.len()).flat_map(|kind| self.roster.with_spare(kind));
+        let room = |cpu: usize| {
+            let may_use = item.allowed.is_none_or(|allowed| allowed.binary_search(&cpu).is_ok());
+            let free = self.roster.free_without_spares(cpu).filter(|&free| free >= needed)?;
+            (may_use && !self.closed.contains(&cpu)).then_some((free, Reverse(cpu)))
+        };
+        if demand.is_exclusive {
+            return None;
+        }
+        with_spares.filter_map(room).max().map(|(_, cpu)| cpu.0)
+    }
+
     /// Plans each stale CPU. The first that has not the time for who came is the error.
-    fn settle(&mut self, newcomers: &[u32]) -> Result<(), usize> {
+    fn settle(&mut self, newcomers: &[Owner]) -> Result<(), usize> {
         while let Some(&group) = self.stale.first() {
             let carried = &self.roster.groups[group];
             let mut members = carried.members.clone();
@@ -212,8 +311,7 @@ impl<'a> Edit<'a> {
                 let made = self.ground.known.timetable(tasks, None).ok();
                 carried.timetable = made.filter(|timetable| timetable.has_few_slices());
                 if carried.timetable.is_none() {
-                    let is_new = |vcpu: u32| newcomers.contains(&vcpu);
-                    if carried.members.iter().filter_map(Member::vcpu).any(is_new) {
+                    if carried.members.iter().any(|member| newcomers.contains(&member.owner)) {
                         return Err(group);
                     }
                     // Those who are left keep the slots that they have.

@@ -3,6 +3,7 @@
 use rota_model::{Host, Model, Placement, Share};
 
 use crate::demand::Places;
+use crate::edit::restock;
 use crate::exclusive::Cores;
 use crate::known::Known;
 use crate::lay_out::Wanted;
@@ -37,7 +38,7 @@ pub(crate) fn decide(
     journal: Option<&Journal>,
 ) -> Result<Plan, Infeasible> {
     let mut ground = Ground::new(&model.host, options);
-    let roster = ground.lay_out(model, journal)?;
+    let roster = ground.plan(model, journal)?;
     Ok(roster.plan(model, &ground.places.cpus))
 }
 
@@ -66,8 +67,14 @@ impl Ground {
         }
     }
 
-    /// Everybody, from nothing.
-    pub fn lay_out(&mut self, model: &Model, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
+    /// Everybody, from nothing, and then the spares.
+    pub fn plan(&mut self, model: &Model, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
+        let mut roster = self.lay_out(model, journal)?;
+        restock(model, self, &mut roster);
+        Ok(roster)
+    }
+
+    fn lay_out(&mut self, model: &Model, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
         let demands = self.places.collect(&model.tenants)?;
         let (cpus, capacity) = (&self.places.cpus, self.capacity);
         let wholes = shortage::check_shares(model, &demands, cpus, capacity)?;
@@ -84,6 +91,7 @@ impl Ground {
                 });
             }
         }
-        Ok(Roster::new(demands, layout, self.places.cpus.len(), capacity, &self.cores))
+        let spares = model.host.spares.len();
+        Ok(Roster::new(demands, layout, self.places.cpus.len(), capacity, &self.cores, spares))
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use rota_model::{Class, CpuSet, Model, Tenant, TenantId};
 
 use crate::demand::Demand;
-use crate::edit::{Edit, Newcomer};
+use crate::edit::{Edit, Newcomer, restock};
 use crate::lay_out::refused;
 use crate::period::{Choice, Task, task};
 use crate::plan::Ground;
@@ -15,10 +15,11 @@ use crate::{Infeasible, Options, Plan};
 
 /// The plan of a host, and what it takes to change it CPU by CPU.
 ///
-/// It begins with a full plan. From then on an edit plans only the CPUs concerned: those that a vCPU leaves, and one
-/// CPU for each vCPU that comes; a CPU's timetable depends on nothing but the tasks that it carries. Only if that does
-/// not give everybody a place, or if nobody is here yet, all is planned anew as [`plan`](crate::plan()) would. So
-/// whatever has a full plan is admitted. The same edits in the same order give the same plans.
+/// It begins with a full plan, with the host's spares where there is room for them. From then on an edit plans only the
+/// CPUs concerned: those that a vCPU leaves, and one CPU for each vCPU that comes; a CPU's timetable depends on nothing
+/// but the tasks that it carries. Only if that does not give everybody a place, or if nobody is here yet, all is planned
+/// anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. The same edits in the same order give
+/// the same plans.
 #[derive(Debug)]
 pub struct Planner {
     /// Numbers that no tenant has are background tenants here, which have no reservations.
@@ -35,6 +36,8 @@ pub struct Change {
     pub cpus: CpuSet,
     /// All was planned anew, because not everybody fitted otherwise or nobody was here before.
     pub is_full: bool,
+    /// How many vCPUs took a spare, which needs no plan.
+    pub spares: u32,
 }
 
 impl Change {
@@ -42,17 +45,22 @@ impl Change {
     #[must_use]
     pub fn and(&self, other: &Change) -> Change {
         let cpus = self.cpus.iter().chain(other.cpus.iter()).collect();
-        Change { cpus, is_full: self.is_full || other.is_full }
+        Change { cpus, is_full: self.is_full || other.is_full, spares: self.spares + other.spares }
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.spares {
+            0 => {}
+            1 => f.write_str("1 spare taken, ")?,
+            spares => write!(f, "{spares} spares taken, ")?,
+        }
         match (self.is_full, self.cpus.len()) {
             (true, _) => f.write_str("all CPUs planned anew"),
-            (false, 0) => f.write_str("no CPU planned anew"),
-            (false, 1) => write!(f, "CPU {} planned anew", self.cpus),
-            (false, _) => write!(f, "CPUs {} planned anew", self.cpus),
+            (false, 0) => f.write_str("no CPU changed"),
+            (false, 1) => write!(f, "CPU {} changed", self.cpus),
+            (false, _) => write!(f, "CPUs {} changed", self.cpus),
         }
     }
 }
@@ -68,7 +76,7 @@ impl Planner {
     /// [`Infeasible`], if not every promise can be kept.
     pub fn new(model: Model, options: &Options) -> Result<Planner, Infeasible> {
         let mut ground = Ground::new(&model.host, options);
-        let roster = ground.lay_out(&model, None)?;
+        let roster = ground.plan(&model, None)?;
         Ok(Planner { model, ground, roster })
     }
 
@@ -94,6 +102,13 @@ impl Planner {
     /// Takes a tenant out.
     pub fn remove(&mut self, id: TenantId) -> Change {
         self.update(Edits::from([(id, None)])).expect("who goes always can")
+    }
+
+    /// Prepares as many spares as the host is to have, as far as there is room beside those who are here.
+    pub fn restock(&mut self) -> Change {
+        let cpus = restock(&self.model, &mut self.ground, &mut self.roster);
+        let cpus = cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
+        Change { cpus, is_full: false, spares: 0 }
     }
 
     /// Makes several edits at once.
@@ -139,7 +154,7 @@ impl Planner {
         }
         self.exchange(edits);
         let cpus = done.cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
-        Ok(Change { cpus, is_full: false })
+        Ok(Change { cpus, is_full: false, spares: done.spares })
     }
 
     /// With the longest period, and with less waste by rounding.
@@ -154,10 +169,10 @@ impl Planner {
 
     fn plan_all(&mut self, edits: Edits) -> Result<Change, Infeasible> {
         let before = self.exchange(edits);
-        match self.ground.lay_out(&self.model, None) {
+        match self.ground.plan(&self.model, None) {
             Ok(roster) => {
                 self.roster = roster;
-                Ok(Change { cpus: self.model.host.tenant_cpus(), is_full: true })
+                Ok(Change { cpus: self.model.host.tenant_cpus(), is_full: true, spares: 0 })
             }
             Err(infeasible) => {
                 self.exchange(before);

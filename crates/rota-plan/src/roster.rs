@@ -1,7 +1,7 @@
 //! Who is on which CPUs, and when.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rota_model::{Model, Share};
@@ -20,6 +20,8 @@ use crate::{CpuPlan, Method, Plan, PlannedVcpu, Slot};
 pub(crate) enum Owner {
     /// A vCPU's, by its number in the roster.
     Vcpu(u32),
+    /// Nobody's yet: kept ready, of this place in [`rota_model::Host::spares`]. Idle time.
+    Spare(u32),
     /// A vCPU's that is gone: idle time.
     Nobody,
 }
@@ -36,8 +38,12 @@ impl Member {
     pub fn vcpu(&self) -> Option<u32> {
         match self.owner {
             Owner::Vcpu(vcpu) => Some(vcpu),
-            Owner::Nobody => None,
+            Owner::Spare(_) | Owner::Nobody => None,
         }
+    }
+
+    fn spare(&self) -> Option<usize> {
+        if let Owner::Spare(kind) = self.owner { Some(kind as usize) } else { None }
     }
 }
 
@@ -77,12 +83,11 @@ impl Carried {
         is_same && self.cpus == other.cpus && owners(self) == owners(other)
     }
 
-    /// What the members take of their CPUs, in ns of a hyperperiod: as planned if they are, else as placed.
-    fn load(&self) -> u64 {
+    /// What some members take of their CPUs, in ns of a hyperperiod: as planned if they are, else as placed.
+    fn load(&self, counts: impl Fn(&Member) -> bool) -> u64 {
         let planned = self.timetable.as_ref().map_or(&[][..], |timetable| &timetable.tasks);
         let load = |(place, member): (usize, &Member)| planned.get(place).unwrap_or(&member.task).load();
-        let is_owned = |(_, member): &(usize, &Member)| member.owner != Owner::Nobody;
-        self.members.iter().enumerate().filter(is_owned).map(load).sum()
+        self.members.iter().enumerate().filter(|(_, member)| counts(member)).map(load).sum()
     }
 }
 
@@ -111,11 +116,20 @@ pub(crate) struct Roster {
     pub room: Room,
     /// How many vCPUs are tenants' that share no cores.
     pub exclusive: usize,
+    /// How many spares of each kind are ready, by CPU.
+    ready: Vec<BTreeMap<usize, u32>>,
 }
 
 impl Roster {
-    /// CPUs that give `capacity` each, in ns of a hyperperiod.
-    pub fn new(demands: Vec<Demand>, layout: Layout, cpus: usize, capacity: u64, cores: &Cores) -> Roster {
+    /// CPUs that give `capacity` each, in ns of a hyperperiod, and none of so many kinds of spares yet.
+    pub fn new(
+        demands: Vec<Demand>,
+        layout: Layout,
+        cpus: usize,
+        capacity: u64,
+        cores: &Cores,
+        spares: usize,
+    ) -> Roster {
         let mut roster = Roster {
             capacity,
             groups: (0..cpus).map(Carried::empty).collect(),
@@ -125,6 +139,7 @@ impl Roster {
             of_tenant: Vec::new(),
             room: Room::new(cpus, capacity),
             exclusive: 0,
+            ready: vec![BTreeMap::new(); spares],
         };
         for demand in demands {
             let tenant = demand.tenant as usize;
@@ -213,18 +228,67 @@ impl Roster {
         }
     }
 
+    /// Gives a spare of this kind in a group to a vCPU, which is planned as this task whenever the group is.
+    pub fn take_spare(&mut self, group: usize, kind: usize, vcpu: u32, task: Task) {
+        let mut members = self.groups[group].members.iter_mut();
+        let spare = members.find(|member| member.spare() == Some(kind));
+        *spare.expect("it is ready there") = Member { task, owner: Owner::Vcpu(vcpu) };
+        if let Some(vcpu) = &mut self.vcpus[vcpu as usize] {
+            vcpu.group = group;
+        }
+    }
+
+    /// Gives the spares in a group up.
+    pub fn drop_spares(&mut self, group: usize) {
+        let group = &mut self.groups[group];
+        let is_spare = |member: &Member| member.spare().is_some();
+        if group.timetable.is_none() {
+            group.members.retain(|member| !is_spare(member));
+        }
+        group
+            .members
+            .iter_mut()
+            .filter(|member| is_spare(member))
+            .for_each(|member| member.owner = Owner::Nobody);
+    }
+
+    /// How many spares of each kind are ready.
+    pub fn ready(&self) -> Vec<u32> {
+        self.ready.iter().map(|on| on.values().sum()).collect()
+    }
+
+    /// The CPUs with a spare of this kind.
+    pub fn with_spare(&self, kind: usize) -> impl Iterator<Item = usize> {
+        self.ready[kind].keys().copied()
+    }
+
+    /// What would be free on a CPU without its spares.
+    pub fn free_without_spares(&self, cpu: usize) -> Option<u64> {
+        let group = &self.groups[self.group_of[cpu]];
+        let is_taken = |member: &Member| member.vcpu().is_some();
+        let is_open = group.single().is_some() && !(group.is_whole() && group.members.iter().any(is_taken));
+        is_open.then(|| self.capacity.saturating_sub(group.load(is_taken)))
+    }
+
     /// What is free on a CPU, if it carries no whole vCPU and no divided one.
     pub fn free(&self, cpu: usize) -> Option<u64> {
         let group = &self.groups[self.group_of[cpu]];
         let is_open = group.single().is_some() && !group.is_whole();
-        is_open.then(|| self.capacity.saturating_sub(group.load()))
+        let counts = |member: &Member| member.owner != Owner::Nobody;
+        is_open.then(|| self.capacity.saturating_sub(group.load(counts)))
     }
 
-    /// Notes what room there is on a CPU for tenants that may share its core.
+    /// Notes what room, and how many spares, there are on a CPU for tenants that may share its core.
     pub fn refresh(&mut self, cpu: usize, cores: &Cores) {
         let is_kept = self.exclusive > 0 && self.keeper(cpu, cores).is_some();
         let free = self.free(cpu).filter(|_| !is_kept);
         self.room.set(cpu, free);
+        for (kind, on) in self.ready.iter_mut().enumerate() {
+            let members = self.groups[self.group_of[cpu]].members.iter();
+            let count = members.filter(|member| member.spare() == Some(kind) && !is_kept).count();
+            on.remove(&cpu);
+            on.extend((count > 0).then_some((cpu, count as u32)));
+        }
     }
 
     /// Of which tenant this CPU's core of several CPUs is, if it is one's that shares none.
@@ -297,7 +361,7 @@ impl Roster {
         let is_short = |slot: &&Slot| slot.len_ns() < slot_min_ns;
         let short_slots = plans.iter().flat_map(|cpu| &cpu.slots).filter(is_short).count();
         exclusive::mark(model, &mut plans, &vcpus);
-        Plan { table_length_ns, cpus: plans, vcpus, short_slots }
+        Plan { table_length_ns, cpus: plans, vcpus, short_slots, spares: self.ready() }
     }
 
     /// Of the table: a multiple of the length of every CPU that has slots.

@@ -26,6 +26,8 @@ pub struct Plan {
     /// Slots that stayed shorter than the host's `slot_min_ns`, or [`SLOT_MIN_NS`], or a change of tasks, because
     /// nothing could take their work without a promise broken. Each CPU's are counted over its own length.
     pub short_slots: usize,
+    /// How many spares of each kind in [`rota_model::Host::spares`] are ready. Their time is in no slot.
+    pub spares: Vec<u32>,
 }
 
 /// One CPU's slots.

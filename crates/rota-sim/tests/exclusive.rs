@@ -156,7 +156,9 @@ fn nobody_else_is_on_the_core_who_can_be_elsewhere() {
         let cgroup = tenants.home("bank").cgroup;
         run.act(|run| run.policy.vanishes(&mut run.machine, "bank"));
         watch_for(&mut run, 500 * MS);
-        assert!(run.observer.0.found.len() > 1_000, "the core is everybody's again");
+        let found = run.observer.0.found.len();
+        // Only those who have no slots: the others keep the CPUs that they have.
+        assert!(found > 200, "the core is everybody's again: {found}");
         run.act(|run| run.policy.appears(&mut run.machine, "bank", cgroup));
         watch_for(&mut run, 2_000 * MS);
         assert!(is_kept_apart(&run), "{:?}", run.observer.0.found);

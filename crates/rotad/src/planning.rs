@@ -73,6 +73,7 @@ impl Proposer {
             }
         };
         let change = planner.update(edits(&planner.model().tenants, grants))?;
+        let change = change.and(&planner.restock());
         let (model, plan) = (planner.model(), planner.plan());
         let ids: Vec<TenantId> = (0..).take(model.tenants.len()).collect();
         let bytes = encode(&source(&plan, &ids))?;

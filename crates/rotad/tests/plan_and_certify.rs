@@ -6,7 +6,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rota_model::{
-    Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, TenantId, Topology,
+    Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Spare, Tenant, TenantId, Topology,
 };
 use rota_plan::{CpuPlan, Options, Plan, Planner, Slot, plan};
 use rota_table::{certify, encode};
@@ -44,6 +44,16 @@ fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
     prop::collection::vec(tenant, 1..=3 * cpus as usize)
 }
 
+/// None as often as not.
+fn spares() -> impl Strategy<Value = Vec<Spare>> {
+    let share = prop::sample::select(vec![0.05, 0.1, 0.25, 0.5, 1.0])
+        .prop_map(|share| Share::from_fraction(share).expect("a share"));
+    let latency = prop::sample::select(vec![2_000_000, 10_000_000, 30_000_000]);
+    let spare =
+        (share, latency, 1..4_u32).prop_map(|(share, latency_ns, count)| Spare { share, latency_ns, count });
+    prop_oneof![Just(Vec::new()), prop::collection::vec(spare, 1..4)]
+}
+
 /// Cores of so many CPUs.
 fn siblings(threads: u32, cpus: &CpuSet) -> Topology {
     let mut topology = Topology::flat(cpus);
@@ -55,7 +65,7 @@ fn models() -> impl Strategy<Value = Model> {
     let floor = prop::sample::select(vec![0, Host::FLOOR_PPB]);
     let switch = prop::sample::select(vec![0, 1_000, Costs::DEFAULT.switch_ns, 50_000]);
     (1..9_u32, 1..3_u32, floor, switch).prop_flat_map(|(nr_cpus, threads, floor_ppb, switch_ns)| {
-        tenants(nr_cpus).prop_map(move |mut tenants| {
+        (tenants(nr_cpus), spares()).prop_map(move |(mut tenants, spares)| {
             for (number, tenant) in tenants.iter_mut().enumerate() {
                 tenant.name = format!("t{number}");
             }
@@ -68,6 +78,7 @@ fn models() -> impl Strategy<Value = Model> {
                 slot_min_ns: Host::SLOT_MIN_NS,
                 placement: Placement::WorstFit,
                 costs: Costs { switch_ns, migration_ns: 0 },
+                spares,
             };
             Model { host, tenants }
         })
@@ -149,7 +160,7 @@ fn slots(plan: &Plan, cpu: &CpuPlan) -> OwnedSlots {
 /// plan has one for.
 #[test]
 fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
-    let (alone, full, refused) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let [alone, full, refused, taken] = [const { Cell::new(0) }; 4];
     let config = Config { failure_persistence: None, ..Config::with_cases(EDITED) };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]));
     let cases = models().prop_flat_map(|model| {
@@ -182,6 +193,9 @@ fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
             };
             let count = if change.is_full { &full } else { &alone };
             count.set(count.get() + 1);
+            taken.set(taken.get() + change.spares);
+            let restocks = number % 2 == 0;
+            let change = if restocks { change.and(&planner.restock()) } else { change };
             let after = check(&planner)?;
             for (old, new) in before.cpus.iter().zip(&after.cpus) {
                 if !change.cpus.contains(new.cpu) {
@@ -193,9 +207,10 @@ fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
         Ok(())
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
-    println!("{} edits CPU by CPU, {} full plans, {} refused", alone.get(), full.get(), refused.get());
+    let [alone, full, refused, taken] = [alone, full, refused, taken].map(Cell::into_inner);
+    println!("{alone} edits CPU by CPU, {taken} spares taken, {full} full plans, {refused} refused");
     assert!(
-        alone.get() > EDITED && full.get() > EDITED / 10 && refused.get() > EDITED / 10,
+        alone > EDITED && [full, refused, taken].iter().all(|&count| count > EDITED / 10),
         "too few of some"
     );
 }

@@ -6,9 +6,9 @@ use toml::de::DeValue;
 use super::error::Errors;
 use super::table::Table;
 use super::value;
-use crate::{Class, Costs, CpuPlace, CpuSet, Host, Placement, Reservation, Tenant, Topology, quote};
+use crate::{Class, Costs, CpuPlace, CpuSet, Host, Placement, Reservation, Spare, Tenant, Topology, quote};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "cpus",
     "housekeeping",
     "floor",
@@ -16,6 +16,7 @@ const KEYS: [&str; 12] = [
     "placement",
     "switch_cost",
     "migration_cost",
+    "spares",
     "system",
     "siblings",
     "caches",
@@ -26,6 +27,8 @@ const TOPOLOGY_KEYS: [&str; 4] = ["siblings", "caches", "nodes", "sockets"];
 
 /// Longer least slots would refuse nearly every latency bound that is worth asking for.
 const SLOT_MIN_LIMIT_NS: u64 = 10_000_000;
+/// More than a host has vCPUs.
+const SPARES_LIMIT: u32 = 65_536;
 /// What costs more than this, of a change of tasks or of a CPU, leaves nothing of the shorter periods.
 const COST_LIMIT_NS: u64 = 1_000_000;
 
@@ -58,7 +61,23 @@ pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Op
         let message = format!("is all of host.cpus ({cpus}), which leaves tenants none; leave some out");
         errors.push(table.error("housekeeping", message));
     }
-    Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns, placement, costs })
+    let spares = table.tables("spares", errors).iter().filter_map(|entry| spare(entry, errors)).collect();
+    Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns, placement, costs, spares })
+}
+
+fn spare(table: &Table, errors: &mut Errors) -> Option<Spare> {
+    const SPARE_KEYS: [&str; 3] = ["share", "latency", "count"];
+    table.refuse_unknown(&SPARE_KEYS, errors);
+    for (key, mend) in [("share", "e.g. share = 0.25"), ("latency", "e.g. latency = \"20ms\"")] {
+        table.require(key, &SPARE_KEYS, mend, errors);
+    }
+    let share = table.read("share", errors, value::share);
+    let latency_ns = table.read("latency", errors, value::latency);
+    let count = match table.has("count") {
+        true => table.read("count", errors, |count| value::whole(count, 1..=SPARES_LIMIT)),
+        false => Some(1),
+    };
+    Some(Spare { share: share?, latency_ns: latency_ns?, count: count? })
 }
 
 /// The system's own tenant, on a host without housekeeping CPUs.

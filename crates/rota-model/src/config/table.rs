@@ -67,7 +67,7 @@ impl<'a> Table<'a> {
         let Some(value) = self.get(key) else { return Vec::new() };
         let mut refuse = |item: &Spanned<DeValue>| {
             let got = super::value::show(item.get_ref());
-            let message = format!("{got} is no list of tables; write [[{key}]]");
+            let message = format!("{got} is no list of tables; write [[{}]]", self.path(key));
             errors.push(self.file.error(item.span().start, self.path(key), message));
         };
         let DeValue::Array(items) = value.get_ref() else {

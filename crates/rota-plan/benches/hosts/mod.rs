@@ -15,6 +15,7 @@ fn host(cpus: u32, housekeeping: u32) -> Host {
         slot_min_ns: Host::SLOT_MIN_NS,
         placement: Placement::WorstFit,
         costs: Costs::default(),
+        spares: Vec::new(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plan that is edited: which CPUs are planned anew, and which are as they were.
 
-use rota_model::{Model, Tenant};
+use rota_model::{Host, Model, Share, Spare, Tenant};
 use rota_plan::{Change, Edits, Infeasible, Method, Options, Plan, Planner};
 
 use crate::checker::check;
@@ -136,4 +136,79 @@ fn equal_edits_give_equal_plans() {
     let (model, plan) = run();
     let named: Vec<&Tenant> = model.tenants.iter().filter(|tenant| !tenant.name.is_empty()).collect();
     assert_eq!(plan.vcpus.len(), named.iter().map(|tenant| tenant.vcpus as usize).sum::<usize>());
+}
+
+fn with_spares(host: Host, spares: &[(f64, u64, u32)]) -> Host {
+    let spare = |&(share, latency_ms, count): &(f64, u64, u32)| Spare {
+        share: Share::from_fraction(share).unwrap(),
+        latency_ns: latency_ms * MS,
+        count,
+    };
+    Host { spares: spares.iter().map(spare).collect(), ..host }
+}
+
+/// Who is content with a spare has its slots, and nobody else's change. The least that is enough is taken.
+#[test]
+fn a_spare_is_taken_without_a_plan() {
+    let host = with_spares(host("0-2", "0"), &[(0.3, 10, 1), (0.2, 10, 2)]);
+    let mut planner = planner(model(host, [reserved("vm", 2, 0.3, 7 * MS)]));
+    let before = plan_of(&planner);
+    assert_eq!(before.spares, [1, 2]);
+    let change = planner.admit(1, reserved("new", 1, 0.15, 12 * MS)).unwrap();
+    assert_eq!((change.spares, change.cpus.len(), change.is_full), (1, 1, false), "{change}");
+    let after = plan_of(&planner);
+    assert_eq!(after.spares, [1, 1]);
+    for (old, new) in before.cpus.iter().zip(&after.cpus) {
+        let mut others = new.slots.clone();
+        others.retain(|slot| after.vcpus[slot.vcpu as usize].tenant == 0);
+        assert_eq!(others, old.slots);
+    }
+    // A capped one may not have more than its share; one in a hurry not wait so long.
+    let capped = |share| {
+        let mut tenant = reserved("capped", 1, share, 12 * MS);
+        if let rota_model::Class::Reserved(reservation) = &mut tenant.class {
+            reservation.capped = true;
+        }
+        tenant
+    };
+    assert_eq!(planner.admit(2, capped(0.1)).unwrap().spares, 0);
+    assert_eq!(planner.admit(3, reserved("hurried", 1, 0.1, 9 * MS)).unwrap().spares, 0);
+    assert_eq!(planner.admit(4, capped(0.2)).unwrap().spares, 1);
+    assert_eq!(plan_of(&planner).spares, [1, 0]);
+    planner.remove(2);
+    planner.remove(3);
+    assert!(!planner.restock().cpus.is_empty());
+    assert_eq!(plan_of(&planner).spares, [1, 2]);
+    assert!(planner.restock().cpus.is_empty());
+}
+
+/// Spares give way to whoever finds no room beside them, even to a whole CPU, and come back when there is room again.
+#[test]
+fn spares_give_way() {
+    let host = with_spares(host("0-1", ""), &[(0.5, 20, 3), (1.0, 20, 1)]);
+    let mut planner = planner(model(host, [reserved("vm", 1, 0.5, 20 * MS)]));
+    assert_eq!(plan_of(&planner).spares, [3, 0]);
+    let change = planner.admit(1, reserved("whole", 1, 1.0, 20 * MS)).unwrap();
+    assert_eq!(told(&change), one_cpu("1"));
+    assert_eq!(plan_of(&planner).spares, [1, 0]);
+    let change = planner.admit(2, reserved("half", 1, 0.5, 5 * MS)).unwrap();
+    assert_eq!(told(&change), one_cpu("0"));
+    assert_eq!(plan_of(&planner).spares, [0, 0]);
+    planner.remove(0);
+    planner.remove(1);
+    planner.restock();
+    assert_eq!(plan_of(&planner).spares, [3, 0]);
+}
+
+/// A spare whole CPU is for who wants all of one.
+#[test]
+fn a_whole_cpu_can_be_spare() {
+    let host = with_spares(host("0-1", ""), &[(1.0, 20, 1)]);
+    let mut planner = planner(model(host, [reserved("vm", 1, 0.3, 20 * MS)]));
+    assert_eq!(plan_of(&planner).spares, [1]);
+    assert_eq!(planner.admit(1, reserved("less", 1, 0.6, 20 * MS)).unwrap().spares, 0);
+    assert_eq!(planner.admit(2, reserved("whole", 1, 1.0, MS)).unwrap().spares, 1);
+    assert_eq!(plan_of(&planner).vcpus[2].method, Method::Dedicated);
+    assert_eq!(told(&planner.remove(2)), one_cpu("1"));
+    plan_of(&planner);
 }

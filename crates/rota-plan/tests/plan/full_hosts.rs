@@ -24,6 +24,7 @@ fn machine(cpus: u32, floor_ppb: u32) -> Host {
         slot_min_ns: Host::SLOT_MIN_NS,
         placement: Placement::WorstFit,
         costs: Costs::default(),
+        spares: Vec::new(),
     }
 }
 

@@ -23,6 +23,7 @@ pub fn host(cpus: &str, housekeeping: &str) -> Host {
         slot_min_ns: Host::SLOT_MIN_NS,
         placement: Placement::WorstFit,
         costs: Costs::default(),
+        spares: Vec::new(),
     }
 }
 

@@ -88,6 +88,7 @@ fn to_model(random: &Host) -> Model {
         slot_min_ns: random.slot_min_ns,
         placement: Placement::WorstFit,
         costs: Costs { switch_ns: random.switch_ns, migration_ns: 0 },
+        spares: Vec::new(),
         ..host(&format!("0-{}", random.cpus - 1), "")
     };
     model(machine, tenants)

@@ -112,6 +112,7 @@ impl Tenants {
             slot_min_ns: Host::SLOT_MIN_NS,
             placement: Placement::WorstFit,
             costs: Costs { switch_ns: SWITCH_NS, migration_ns: 0 },
+            spares: Vec::new(),
         };
         let mut tenants = Tenants {
             host,

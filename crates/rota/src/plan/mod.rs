@@ -77,6 +77,7 @@ mod tests {
                 slot_min_ns: Host::SLOT_MIN_NS,
                 placement: Placement::WorstFit,
                 costs: Costs::default(),
+                spares: Vec::new(),
             },
             tenants: vec![tenant("db", 1, 1.0, 1_000_000), tenant("a<&>\"b", 2, 0.25, 20_000_000)],
         };

@@ -26,6 +26,13 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
             duration(model.host.slot_min_ns),
         );
     }
+    for (spare, ready) in model.host.spares.iter().zip(&plan.spares) {
+        let (share, latency) = (spare.share, duration(spare.latency_ns));
+        text += &format!(
+            "{ready} of {} ready of share {share}, {latency}.\n",
+            count(spare.count as usize, "spare")
+        );
+    }
     text += "\n";
     text += &columns(cpu_rows(plan, model));
     if !plan.vcpus.is_empty() {

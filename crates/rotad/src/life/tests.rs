@@ -228,8 +228,8 @@ fn who_comes_later_has_one_cpu_planned() {
     let mut world = World::new(model(&["a", "b", "c"].map(|name| reserved(name, 0.25, 20)).concat()));
     for (name, cgroup, said) in [
         ("a", 1, "the next table: all CPUs planned anew"),
-        ("b", 2, "the next table: CPU 2 planned anew"),
-        ("c", 3, "the next table: CPU 1 planned anew"),
+        ("b", 2, "the next table: CPU 2 changed"),
+        ("c", 3, "the next table: CPU 1 changed"),
     ] {
         world.appear(name, cgroup);
         world.settle();

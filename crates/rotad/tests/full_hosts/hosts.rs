@@ -91,6 +91,7 @@ fn machine(random: &mut Random) -> Host {
         slot_min_ns: Host::SLOT_MIN_NS,
         placement: random.choose(&[Placement::WorstFit, Placement::WorstFit, Placement::BestFit]),
         costs,
+        spares: Vec::new(),
     }
 }
 

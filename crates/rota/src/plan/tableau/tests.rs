@@ -113,6 +113,7 @@ fn host(cpus: &str) -> Host {
         slot_min_ns: Host::SLOT_MIN_NS,
         placement: Placement::WorstFit,
         costs: Costs::default(),
+        spares: Vec::new(),
     }
 }
 
