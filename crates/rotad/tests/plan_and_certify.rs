@@ -214,3 +214,39 @@ fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
         "too few of some"
     );
 }
+
+/// The thesis' host (section 6.1): 176 vCPUs of a quarter on 44 of 48 CPUs. Its own tables were up to 4 MB large.
+#[test]
+fn the_thesis_host_has_a_small_table() {
+    let cpus: CpuSet = (0..48).collect();
+    let host = Host {
+        topology: Topology::flat(&cpus),
+        cpus,
+        housekeeping: (0..4).collect(),
+        floor_ppb: 0,
+        slot_min_ns: Host::SLOT_MIN_NS,
+        placement: Placement::WorstFit,
+        costs: Costs::default(),
+    };
+    for latency_ms in [1, 30, 60, 100] {
+        let quarter = Tenant {
+            name: "vm".to_owned(),
+            class: Class::Reserved(Reservation {
+                share: Share::from_fraction(0.25).expect("a share"),
+                latency_ns: latency_ms * 1_000_000,
+                capped: false,
+            }),
+            vcpus: 176,
+            affinity: None,
+            pinned: false,
+            exclusive_cores: false,
+            matcher: None,
+        };
+        let model = Model { host: host.clone(), tenants: vec![quarter] };
+        let plan = plan(&model, &Options::default()).expect("it fits");
+        let bytes = encode(&source(&plan, &[0])).expect("it can be encoded");
+        certify(&bytes, &promises(&model, &[0]), model.host.costs).expect("it keeps its promises");
+        println!("{latency_ms} ms: {} bytes", bytes.len());
+        assert!(bytes.len() < 64 << 10, "{latency_ms} ms: {} bytes", bytes.len());
+    }
+}

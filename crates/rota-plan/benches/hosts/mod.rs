@@ -5,7 +5,7 @@ use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Shar
 pub const MS: u64 = 1_000_000;
 
 /// As in the thesis: all may be reserved, and changes of task cost nothing.
-fn host(cpus: u32, housekeeping: u32) -> Host {
+pub fn host(cpus: u32, housekeeping: u32) -> Host {
     let all: CpuSet = (0..cpus).collect();
     Host {
         topology: Topology::flat(&all),
