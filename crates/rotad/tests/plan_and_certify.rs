@@ -227,6 +227,7 @@ fn the_thesis_host_has_a_small_table() {
         slot_min_ns: Host::SLOT_MIN_NS,
         placement: Placement::WorstFit,
         costs: Costs::default(),
+        spares: Vec::new(),
     };
     for latency_ms in [1, 30, 60, 100] {
         let quarter = Tenant {
