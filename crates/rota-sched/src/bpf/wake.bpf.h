@@ -28,6 +28,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 	struct task_ctx *t = task_ctx(p);
 	struct rota_tenant *tenant = t ? tenant_of(t->m.tenant) : NULL;
 	u32 buffer = table_in_force(now), sole, cpu;
+	struct rota_table_vcpu *vcpu;
 
 	if (!tenant)
 		return ROTA_NONE;
@@ -42,8 +43,12 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 		sole = sole_vcpu(tenant, &t->m);
 		if (sole == ROTA_NONE)
 			return choose_home(p, t->m.tenant, t->last_cpu, now);
+		if (!migrates(tenant, buffer)) {
+			vcpu = vcpu_of(tenant, sole, buffer);
+			return vcpu ? vcpu->home_cpu : ROTA_NONE;
+		}
 		cpu = home_of(t->m.tenant, sole, buffer, now);
-		if (!migrates(tenant, buffer) || cpu == ROTA_NONE || may_run_on(p, cpu))
+		if (cpu == ROTA_NONE || may_run_on(p, cpu))
 			return cpu;
 		return some_home(p, t->m.tenant, sole, 0, buffer);
 	}
@@ -167,11 +172,16 @@ __noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
 static __always_inline void tell_others(struct task_struct *p, const struct membership *m, u32 level, u64 now)
 {
 	struct rota_tenant *tenant = tenant_of(m->tenant);
-	u32 buffer = table_in_force(now), sole, cpu;
+	u32 buffer, sole, cpu;
 
-	if (!tenant || !has_slots(tenant, buffer))
+	if (!tenant)
 		return;
 	sole = sole_vcpu(tenant, m);
+	if (!tenant->migrates && sole != ROTA_NONE)
+		return;
+	buffer = table_in_force(now);
+	if (!has_slots(tenant, buffer))
+		return;
 	if (migrates(tenant, buffer)) {
 		if (sole != ROTA_NONE)
 			tell_slot(m->tenant, sole, now);
