@@ -15,11 +15,11 @@ use crate::{Infeasible, Options, Plan};
 
 /// The plan of a host, and what it takes to change it CPU by CPU.
 ///
-/// It begins with a full plan, with the host's spares where there is room for them. From then on an edit plans only the
-/// CPUs concerned: those that a vCPU leaves, and one CPU for each vCPU that comes; a CPU's timetable depends on nothing
-/// but the tasks that it carries. Only if that does not give everybody a place, or if nobody is here yet, all is planned
-/// anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. The same edits in the same order give
-/// the same plans.
+/// It begins with a full plan, with the host's spares where there is room for them. From then on an edit plans only
+/// the CPUs concerned: those that a vCPU leaves, and one CPU for each vCPU that comes; a CPU's timetable depends on
+/// nothing but the tasks that it carries. Only if that does not give everybody a place, or if nobody is here yet, all
+/// is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. The same edits in the
+/// same order give the same plans.
 #[derive(Debug)]
 pub struct Planner {
     /// Numbers that no tenant has are background tenants here, which have no reservations.
