@@ -107,7 +107,7 @@ fn judge(step: &Step, succeeded: bool, tests: Tally) -> Tally {
 fn step_line(step: &Step, tally: &Tally, took: Duration) -> String {
     let verdict = if tally.failed.is_empty() { "ok" } else { "FAILED" };
     format!(
-        "  {:<8}{:<8}{:>5} passed{:>4} failed{:>4} skipped{:>6} s",
+        "  {:<9} {:<8}{:>5} passed{:>4} failed{:>4} skipped{:>6} s",
         step.name,
         verdict,
         tally.passed,
