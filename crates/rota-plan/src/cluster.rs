@@ -99,13 +99,13 @@ impl Cluster {
             let packed = |least| pack(&demands, self.cpus, capacity / rounds, least);
             let parts = packed(least).or_else(|| packed(SLOT_MIN_NS)).or_else(|| packed(1))?;
             let (homes, parts) = homes(parts, tasks.len());
-            return with_parts(self.with_homes(tasks, &homes, capacity)?, &parts, block);
+            return with_parts(self.with_homes(tasks, &homes, capacity)?, &parts, block, least);
         }
         let loads = self.with_homes(tasks, &self.homes, capacity)?;
         let room: Vec<u64> = loads.iter().map(|load| load.free / rounds).collect();
         let fits = |least| share_out(&self.edges, &demands, &room, least);
-        let parts = fits(least).or_else(|| fits(1))?;
-        with_parts(loads, &parts, block)
+        let parts = fits(least).or_else(|| fits(SLOT_MIN_NS)).or_else(|| fits(1))?;
+        with_parts(loads, &parts, block, least)
     }
 
     /// What each CPU has to do for the tasks that stay on it.
@@ -120,8 +120,8 @@ impl Cluster {
 }
 
 /// And for those that are divided.
-fn with_parts(mut loads: Vec<Load>, parts: &[Edge], block: u64) -> Option<Vec<Load>> {
-    for (cpu, task, piece) in fixed(&lay_out(parts, block), block) {
+fn with_parts(mut loads: Vec<Load>, parts: &[Edge], block: u64, least: u64) -> Option<Vec<Load>> {
+    for (cpu, task, piece) in fixed(&lay_out(parts, block, least), block) {
         loads[cpu].add(task as u32, piece)?;
     }
     Some(loads)

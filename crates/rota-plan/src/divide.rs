@@ -173,12 +173,11 @@ impl Division<'_> {
     fn flow(&self, divided: &[&[Part]], mut draft: Draft) -> Draft {
         for part in divided.iter().copied().flatten() {
             self.note(part.item, || Place::Divided);
-            let period = self.tasks[part.item].period;
             // One that needs all of a CPU is a ns less to the flow, which sends that ns to another.
             let load = part.load.min(draft.loads[part.cpu].free);
-            let budget = load / (HYPERPERIOD_NS / period);
-            if budget > 0 {
-                draft.loads[part.cpu].put(part.item, Piece::whole(period, budget));
+            if load > 0 {
+                // To the ns: where a cycle of CPUs is full, the last one of them has to go elsewhere.
+                draft.loads[part.cpu].put(part.item, Piece::whole(HYPERPERIOD_NS, load));
                 draft.is_clustered[part.cpu] = true;
             }
         }

@@ -164,8 +164,8 @@ pub(crate) fn walk(edges: &[Edge]) -> Vec<(Edge, To)> {
 /// Whatever the [`walk`] comes to has nothing else laid out yet, so nothing is in the way of an edge but what the end
 /// does that it comes from. A vCPU goes on to its further CPUs as early in the block as it can, a CPU takes its further
 /// vCPUs as late as it can; so on a line of CPUs, which is what there is without affinity, nothing is cut by the end of
-/// the block.
-pub(crate) fn lay_out(edges: &[Edge], block: u64) -> Vec<Stretch> {
+/// the block. A stretch is shorter than `least` only if there is no way around it.
+pub(crate) fn lay_out(edges: &[Edge], block: u64, least: u64) -> Vec<Stretch> {
     let graph = Graph::new(edges);
     let mut cpus: Vec<Vec<(u64, u64)>> = vec![Vec::new(); graph.of_cpu.len()];
     let mut vcpus: Vec<Vec<(u64, u64)>> = vec![Vec::new(); graph.of_vcpu.len()];
@@ -175,7 +175,7 @@ pub(crate) fn lay_out(edges: &[Edge], block: u64) -> Vec<Stretch> {
             To::Vcpu => (&mut cpus[cpu], &mut vcpus[vcpu], Side::Late),
             To::Cpu => (&mut vcpus[vcpu], &mut cpus[cpu], Side::Early),
         };
-        let got = fill(busy, block, amount, side);
+        let got = fill(busy, block, amount, least, side);
         busy.extend(&got);
         stretches.extend(got.iter().map(|&(start, end)| Stretch { vcpu, cpu, start, end }));
         *come_to = got;
@@ -189,8 +189,9 @@ enum Side {
     Late,
 }
 
-/// `amount` ns of time in a block that is not `busy`, from that side.
-fn fill(busy: &mut [(u64, u64)], block: u64, amount: u64, side: Side) -> Vec<(u64, u64)> {
+/// `amount` ns of time in a block that is not `busy`, from that side. What does not fit into one gap leaves at least
+/// `least` for the next.
+fn fill(busy: &mut [(u64, u64)], block: u64, amount: u64, least: u64, side: Side) -> Vec<(u64, u64)> {
     busy.sort_unstable();
     let starts = std::iter::once(0).chain(busy.iter().map(|&(_, end)| end));
     let ends = busy.iter().map(|&(start, _)| start).chain([block]);
@@ -199,9 +200,14 @@ fn fill(busy: &mut [(u64, u64)], block: u64, amount: u64, side: Side) -> Vec<(u6
         gaps.reverse();
     }
     let mut left = amount;
+    let mut later: u64 = gaps.iter().map(|(start, end)| end - start).sum();
     let mut got = Vec::new();
     for (start, end) in gaps {
-        let length = left.min(end - start);
+        later -= end - start;
+        let mut length = left.min(end - start);
+        if left - length > 0 && left - length < least && left >= 2 * least && later >= least {
+            length = left - least;
+        }
         if length > 0 {
             got.push(if side == Side::Late { (end - length, end) } else { (start, start + length) });
             left -= length;
@@ -272,9 +278,9 @@ mod tests {
         }
 
         #[test]
-        fn nobody_is_in_two_places(edges in work()) {
+        fn nobody_is_in_two_places(edges in work(), least in 1..BLOCK / 4) {
             let forest = without_cycles(edges);
-            let stretches = lay_out(&forest, BLOCK);
+            let stretches = lay_out(&forest, BLOCK, least);
             for edge in &forest {
                 let of = stretches.iter().filter(|stretch| (stretch.vcpu, stretch.cpu) == (edge.vcpu, edge.cpu));
                 prop_assert_eq!(of.map(|stretch| stretch.end - stretch.start).sum::<u64>(), edge.amount);
@@ -289,11 +295,20 @@ mod tests {
         }
     }
 
+    /// Three of a little more than two thirds each: 3 ns would be left over behind the gap.
+    #[test]
+    fn what_is_left_for_the_next_gap_is_worth_a_slot() {
+        assert_eq!(fill(&mut [(300, 600)], BLOCK, 303, 50, Side::Early), [(0, 253), (600, 650)]);
+        assert_eq!(fill(&mut [(300, 600)], BLOCK, 303, 1, Side::Early), [(0, 300), (600, 603)]);
+        assert_eq!(fill(&mut [(300, 980)], BLOCK, 303, 50, Side::Early), [(0, 300), (980, 983)]);
+    }
+
     /// McNaughton's layout: each vCPU that is cut is at the end of one block and at the start of the next.
     #[test]
     fn a_line_is_not_cut_by_the_block() {
         let edge = |vcpu, cpu, amount| Edge { vcpu, cpu, amount };
-        let stretches = lay_out(&[edge(0, 0, 600), edge(0, 1, 200), edge(1, 1, 500), edge(1, 2, 300)], BLOCK);
+        let stretches =
+            lay_out(&[edge(0, 0, 600), edge(0, 1, 200), edge(1, 1, 500), edge(1, 2, 300)], BLOCK, 1);
         let stretch = |vcpu, cpu, start, end| Stretch { vcpu, cpu, start, end };
         assert_eq!(
             stretches,

@@ -64,9 +64,12 @@ fn run(numbers: RangeInclusive<u64>) -> Tally {
 
 #[test]
 fn what_fits_is_planned_and_certified() {
-    let range = std::env::var("ROTA_HOSTS").unwrap_or("0-999".into());
-    let (first, last) = range.split_once('-').expect("ROTA_HOSTS=FIRST-LAST");
-    let tally = run(first.parse().unwrap()..=last.parse().unwrap());
+    if let Ok(range) = std::env::var("ROTA_HOSTS") {
+        let (first, last) = range.split_once('-').expect("ROTA_HOSTS=FIRST-LAST");
+        run(first.parse().unwrap()..=last.parse().unwrap());
+        return;
+    }
+    let tally = run(0..=999);
     let planned = |verdict| tally.planned.get(&verdict).copied().unwrap_or(0);
     assert!(planned(Verdict::Feasible) > 400, "too few hosts are surely feasible:\n{tally}");
     assert!(tally.refused.get(&Verdict::Infeasible).is_some_and(|&count| count > 10), "{tally}");
