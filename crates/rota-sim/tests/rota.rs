@@ -5,7 +5,7 @@ use rota_model::{CpuSet, Model, Topology};
 use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, Trace, UnitMetrics};
 use rota_sim::programs::{Hog, Intermittent, Periodic, Probe};
 use rota_sim::rota::Rota;
-use rota_sim::{CgroupId, Costs, Simulation, TaskSpec, Tenants, apart};
+use rota_sim::{Costs, Simulation, TaskSpec, Tenants, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -111,7 +111,8 @@ fn the_demo_keeps_its_promises() {
     });
 }
 
-const OUTSIDERS: &str = r#"
+/// One CPU, half of it promised to a tenant that takes more.
+const BUSY: &str = r#"
 [host]
 cpus = "0"
 
@@ -121,7 +122,9 @@ class = "reserved"
 share = 0.5
 latency = "20ms"
 match = { cgroup = "busy" }
+"#;
 
+const OUTSIDERS: &str = r#"
 [[tenant]]
 name = "batch"
 class = "background"
@@ -132,11 +135,11 @@ match = { cgroup = "batch" }
 #[test]
 fn a_waiting_task_that_becomes_anothers_leaves_no_wait_behind() {
     apart(|| {
-        let model = model(OUTSIDERS, 1);
+        let model = model(&format!("{BUSY}{OUTSIDERS}"), 1);
         let (mut run, mut tenants) = start(&model, 1);
         run.spawn(tenants.thread("busy", Hog));
         run.spawn(tenants.thread("batch", Hog));
-        run.spawn(TaskSpec::new(1, Tenants::SYSTEM, CgroupId::ROOT, Periodic::new(MS, 150 * MS)));
+        run.spawn(tenants.system(Periodic::new(MS, 150 * MS)));
         settle(&mut run, &tenants);
         for turn in 0..16 {
             run.act(|run| run.policy.vanishes(&mut run.machine, "batch"));
@@ -153,16 +156,6 @@ fn a_waiting_task_that_becomes_anothers_leaves_no_wait_behind() {
 }
 
 const MONITORED: &str = r#"
-[host]
-cpus = "0"
-
-[[tenant]]
-name = "busy"
-class = "reserved"
-share = 0.5
-latency = "20ms"
-match = { cgroup = "busy" }
-
 [[tenant]]
 name = "vm"
 class = "reserved"
@@ -176,7 +169,7 @@ match = { vm = "qemu:vm" }
 #[test]
 fn a_busy_monitor_takes_half_of_each_slot_of_its_vcpu() {
     apart(|| {
-        let model = model(MONITORED, 1);
+        let model = model(&format!("{BUSY}{MONITORED}"), 1);
         let (mut run, mut tenants) = start(&model, 1);
         let vcpu = tenants.vcpu("vm", 0, Hog);
         let threads = [(0, vcpu.pid)].into();
