@@ -164,8 +164,18 @@ pub(crate) fn walk(edges: &[Edge]) -> Vec<(Edge, To)> {
 /// Whatever the [`walk`] comes to has nothing else laid out yet, so nothing is in the way of an edge but what the end
 /// does that it comes from. A vCPU goes on to its further CPUs as early in the block as it can, a CPU takes its further
 /// vCPUs as late as it can; so on a line of CPUs, which is what there is without affinity, nothing is cut by the end of
-/// the block. A stretch is shorter than `least` only if there is no way around it.
+/// the block. A stretch is shorter than `least` only if no way around it was found.
 pub(crate) fn lay_out(edges: &[Edge], block: u64, least: u64) -> Vec<Stretch> {
+    let short = |stretches: &[Stretch]| stretches.iter().filter(|one| one.end - one.start < least).count();
+    let tight = lay_out_with(edges, block, least, Holes::Any);
+    if short(&tight) == 0 {
+        return tight;
+    }
+    let holed = lay_out_with(edges, block, least, Holes::Usable);
+    if short(&holed) < short(&tight) { holed } else { tight }
+}
+
+fn lay_out_with(edges: &[Edge], block: u64, least: u64, holes: Holes) -> Vec<Stretch> {
     let graph = Graph::new(edges);
     let mut cpus: Vec<Vec<(u64, u64)>> = vec![Vec::new(); graph.of_cpu.len()];
     let mut vcpus: Vec<Vec<(u64, u64)>> = vec![Vec::new(); graph.of_vcpu.len()];
@@ -175,12 +185,21 @@ pub(crate) fn lay_out(edges: &[Edge], block: u64, least: u64) -> Vec<Stretch> {
             To::Vcpu => (&mut cpus[cpu], &mut vcpus[vcpu], Side::Late),
             To::Cpu => (&mut vcpus[vcpu], &mut cpus[cpu], Side::Early),
         };
-        let got = fill(busy, block, amount, least, side);
+        let got = fill(busy, block, amount, least, (side, holes));
         busy.extend(&got);
         stretches.extend(got.iter().map(|&(start, end)| Stretch { vcpu, cpu, start, end }));
         *come_to = got;
     }
     stretches
+}
+
+/// What may be left between stretches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holes {
+    /// Whatever it is, so that stretches are few.
+    Any,
+    /// Nothing that is too short for a stretch: where a CPU is full, somebody has to fill it.
+    Usable,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -191,7 +210,13 @@ enum Side {
 
 /// `amount` ns of time in a block that is not `busy`, from that side. What does not fit into one gap leaves at least
 /// `least` for the next.
-fn fill(busy: &mut [(u64, u64)], block: u64, amount: u64, least: u64, side: Side) -> Vec<(u64, u64)> {
+fn fill(
+    busy: &mut [(u64, u64)],
+    block: u64,
+    amount: u64,
+    least: u64,
+    (side, holes): (Side, Holes),
+) -> Vec<(u64, u64)> {
     busy.sort_unstable();
     let starts = std::iter::once(0).chain(busy.iter().map(|&(_, end)| end));
     let ends = busy.iter().map(|&(start, _)| start).chain([block]);
@@ -204,10 +229,7 @@ fn fill(busy: &mut [(u64, u64)], block: u64, amount: u64, least: u64, side: Side
     let mut got = Vec::new();
     for (start, end) in gaps {
         later -= end - start;
-        let mut length = left.min(end - start);
-        if left - length > 0 && left - length < least && left >= 2 * least && later >= least {
-            length = left - least;
-        }
+        let length = take(end - start, later, left, least, holes);
         if length > 0 {
             got.push(if side == Side::Late { (end - length, end) } else { (start, start + length) });
             left -= length;
@@ -215,6 +237,23 @@ fn fill(busy: &mut [(u64, u64)], block: u64, amount: u64, least: u64, side: Side
     }
     debug_assert_eq!(left, 0, "more than a block of work");
     got
+}
+
+/// How much of `left` goes into a gap, if the gaps after it are `later` ns in sum: the most that leaves nothing too
+/// short, neither for the next gap nor, if holes have to be usable, of the gaps.
+fn take(gap: u64, later: u64, left: u64, least: u64, holes: Holes) -> u64 {
+    let is_short = |length: u64| 0 < length && length < least;
+    let (fewest, most) = (left.saturating_sub(later), left.min(gap));
+    let shorts = |taken: u64| {
+        let rest = left - taken;
+        let of_holes = [gap - taken, later - rest].into_iter().filter(|&hole| is_short(hole)).count();
+        let of_stretches = [taken, rest].into_iter().filter(|&stretch| is_short(stretch)).count();
+        of_stretches + if holes == Holes::Usable { of_holes } else { 0 }
+    };
+    // What is short grows to `least` or vanishes.
+    let ends = [most, left.saturating_sub(least), gap.saturating_sub(least), fewest + least, fewest, 0];
+    let possible = ends.into_iter().filter(|taken| (fewest..=most).contains(taken));
+    possible.min_by_key(|&taken| (shorts(taken), std::cmp::Reverse(taken))).unwrap_or(most)
 }
 
 #[cfg(test)]
@@ -298,9 +337,20 @@ mod tests {
     /// Three of a little more than two thirds each: 3 ns would be left over behind the gap.
     #[test]
     fn what_is_left_for_the_next_gap_is_worth_a_slot() {
-        assert_eq!(fill(&mut [(300, 600)], BLOCK, 303, 50, Side::Early), [(0, 253), (600, 650)]);
-        assert_eq!(fill(&mut [(300, 600)], BLOCK, 303, 1, Side::Early), [(0, 300), (600, 603)]);
-        assert_eq!(fill(&mut [(300, 980)], BLOCK, 303, 50, Side::Early), [(0, 300), (980, 983)]);
+        let fill = |end, least| fill(&mut [(300, end)], BLOCK, 303, least, (Side::Early, Holes::Any));
+        assert_eq!(fill(600, 50), [(0, 253), (600, 650)]);
+        assert_eq!(fill(600, 1), [(0, 300), (600, 603)]);
+        assert_eq!(fill(980, 50), [(0, 300), (980, 983)]);
+    }
+
+    /// Three fill the second CPU. With 20 of the second in the first gap, the third would get 3 there and 17 elsewhere.
+    #[test]
+    fn what_is_left_for_the_next_vcpu_is_worth_a_slot() {
+        let edge = |vcpu, cpu, amount| Edge { vcpu, cpu, amount };
+        let edges = [edge(0, 0, 400), edge(1, 0, 23), edge(1, 1, 645), edge(2, 1, 335), edge(3, 1, 20)];
+        let on_second = lay_out(&edges, BLOCK, 20).into_iter().filter(|stretch| stretch.cpu == 1);
+        let on_second: Vec<_> = on_second.map(|one| (one.vcpu, one.start, one.end)).collect();
+        assert_eq!(on_second, [(1, 0, 577), (1, 600, 668), (2, 688, 1_000), (2, 577, 600), (3, 668, 688)]);
     }
 
     /// McNaughton's layout: each vCPU that is cut is at the end of one block and at the start of the next.

@@ -80,6 +80,12 @@ fn what_fits_is_planned_and_certified() {
     assert!(tally.by_constraint.values().all(|&count| count > 25), "{tally}");
 }
 
+/// Three of a little more than two thirds make two CPUs but for 3 ns, which nobody was to be left with.
+#[test]
+fn a_host_that_was_refused_is_planned() {
+    run(95_003..=95_003);
+}
+
 #[test]
 fn a_host_is_its_number() {
     assert_eq!(hosts::model(17), hosts::model(17));
