@@ -7,7 +7,7 @@ use rota_model::Model;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
-use crate::peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Gleaner, Pinned, RelaxedCo, Rtds};
+use crate::peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Gleaner, Mqfq, Pinned, RelaxedCo, Rtds};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::rota::Rota;
 use crate::tenants::Home;
@@ -104,6 +104,12 @@ pub const POLICIES: &[Entry] = &[
         label: "SCHED_DEADLINE",
         about: "Linux' reservations for the threads of reserved tenants, EEVDF for all others",
         make: |_| Ok(Box::new(Deadline::default())),
+    },
+    Entry {
+        name: "mqfq",
+        label: "P-MQFQ",
+        about: "fair queuing over all CPUs, centralised: what is fair between tenants, by weight alone",
+        make: |_| Ok(Box::new(Mqfq::default())),
     },
     Entry {
         name: "pin-cfs",

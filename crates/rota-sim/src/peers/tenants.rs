@@ -5,6 +5,7 @@ use super::credit2::Credit2;
 use super::deadline::Deadline;
 use super::edf::Server;
 use super::fair::{Fair, Rule};
+use super::mqfq::Mqfq;
 use super::over::{Gleaner, Pinned, RelaxedCo};
 use super::rtds::Rtds;
 use crate::machine::Machine;
@@ -92,6 +93,13 @@ impl Contender for Deadline {
 impl<P: Contender> Contender for Pinned<P> {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         self.below().appears(machine, home);
+    }
+}
+
+/// A weight, and nothing else: every tenant is a shared one.
+impl Contender for Mqfq {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), None);
     }
 }
 

@@ -7,5 +7,6 @@ mod deadline;
 mod fair;
 mod limits;
 mod machines;
+mod mqfq;
 mod over;
 mod rtds;
