@@ -1,29 +1,29 @@
-//! Preemptive multi-queue fair queuing, the centralised algorithm: the definition of what is fair, to hold other policies
-//! against (Zhao et al., *Preemptive multi-queue fair queuing*, HPDC 2019, section 3; Zhao, dissertation, UT Arlington
-//! 2019, section 5.3). CPU time is divided between tenants, not threads, over all CPUs, by weight.
+//! Preemptive multi-queue fair queuing, the centralised algorithm: the definition of what is fair, to hold other
+//! policies against (Zhao et al., *Preemptive multi-queue fair queuing*, HPDC 2019, section 3; Zhao, dissertation,
+//! UT Arlington 2019, section 5.3). CPU time is divided between tenants, not threads, over all CPUs, by weight.
 //!
 //! A thread's demand for a time quantum is a request, and has a start tag in virtual time, which is CPU time over
-//! weight. The system's virtual time is the largest start tag in service, a tenant's the largest of its own. A tenant that has
-//! a thread running or queued is backlogged: its requests' tags follow one another. Else its next one begins at the
-//! system's virtual time. Requests are served by increasing start tags, and one that arrives with a smaller tag than
-//! one in service has preempts the one with the largest. Who blocks early hands tag and quantum to a queued sibling
-//! (the paper's SWITCH).
+//! weight. The system's virtual time is the largest start tag in service, a tenant's the largest of its own. A
+//! tenant that has a thread running or queued is backlogged: its requests' tags follow one another. Else its next
+//! one begins at the system's virtual time. Requests are served by increasing start tags, and one that arrives with
+//! a smaller tag than one in service has preempts the one with the largest. Who blocks early hands tag and quantum
+//! to a queued sibling (the paper's SWITCH).
 //!
 //! Where the paper leaves something open:
 //!
 //! - What a request in service counts for. The bound, (D + 1) (l / w_f + l / w_g), has for l the minimum slice and
-//!   not the quantum. So a request counts with one minimum slice when it begins, with another one each time that it is
-//!   let go on, and when it ends with what it used. If nobody else's tag is smaller, its thread goes on until the
-//!   quantum is over, and then a sibling's turn comes.
-//! - Whom the minimum slice protects. A CPU without a use for the tenant that is behind, since that one's threads wait
-//!   for each other, is lent to others. Were who borrows it sure of a slice, a program that synchronises more often than
-//!   that would wait in each round, which is deceptive idleness again. So only a request that was due when it was
-//!   dispatched is sure of its slice: one whose tag was no larger than any backlogged tenant's.
-//! - Weights that a tenant has not the threads to use. It stays behind, and would be owed more and more. Nobody is owed
-//!   more than its share of [`HORIZON_NS`]: so nobody else waits for longer than that while it is made good.
+//!   not the quantum. So a request counts with one minimum slice when it begins, with another one each time that it
+//!   is let go on, and when it ends with what it used. If nobody else's tag is smaller, its thread goes on until
+//!   the quantum is over, and then a sibling's turn comes.
+//! - Whom the minimum slice protects. A CPU without a use for the tenant that is behind, since that one's threads
+//!   wait for each other, is lent to others. Were who borrows it sure of a slice, a program that synchronises more
+//!   often than that would wait in each round, which is deceptive idleness again. So only a request that was due
+//!   when it was dispatched is sure of its slice: one whose tag was no larger than any backlogged tenant's.
+//! - Weights that a tenant has not the threads to use. It stays behind, and would be owed more and more. Nobody is
+//!   owed more than its share of [`HORIZON_NS`]: so nobody else waits for longer than that while it is made good.
 //!
-//! A tenant is a cgroup below the root with all that is in it. Left out: weights of threads among siblings, `cpu.max`,
-//! and what one lock over all of this would cost.
+//! A tenant is a cgroup below the root with all that is in it. Left out: weights of threads among siblings,
+//! `cpu.max`, and what one lock over all of this would cost.
 
 mod tags;
 #[cfg(test)]
