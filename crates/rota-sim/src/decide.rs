@@ -77,6 +77,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
 
     /// A CPU decides what it runs from now on.
     pub(crate) fn schedule(&mut self, cpu: CpuId) {
+        self.decisions += 1;
         self.machine.settle(cpu);
         self.machine.cpus[cpu.index()].need_resched = false;
         let prev = self.machine.cpus[cpu.index()].current;

@@ -37,6 +37,7 @@ pub struct Simulation<P, O> {
     calls: Vec<Option<Call<P, O>>>,
     pub(crate) effects: Vec<Effect>,
     events: u64,
+    pub(crate) decisions: u64,
 }
 
 impl<P: Policy, O: Observer> Simulation<P, O> {
@@ -45,12 +46,17 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         let mut machine = Machine::new(topology, costs, seed, now_ns);
         policy.start(&mut machine);
         let (devices, calls, effects) = (Vec::new(), Vec::new(), Vec::new());
-        Simulation { machine, policy, observer, devices, calls, effects, events: 0 }
+        Simulation { machine, policy, observer, devices, calls, effects, events: 0, decisions: 0 }
     }
 
     /// How many events there were.
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// How often a CPU decided what it runs.
+    pub fn decisions(&self) -> u64 {
+        self.decisions
     }
 
     /// Runs everything up to `until_ns`, that time included.

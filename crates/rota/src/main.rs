@@ -3,6 +3,8 @@
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 infeasible.
 
 mod commands;
+mod papers;
+mod parallel;
 mod plan;
 mod report;
 mod sim;

@@ -401,3 +401,15 @@ fn a_wrong_scenario_is_refused_with_place_and_mend() {
     let (_, err) = folder.expect(3, &["sim", "rota.toml"]);
     assert!(err.contains("over-utilised"), "{err}");
 }
+
+#[test]
+fn a_paper_s_figure_comes_again() {
+    let folder = Folder::new("");
+    let (text, err) = folder.expect(0, &["sim", "--paper", "001-fig6", "--report", "r.html"]);
+    assert!(text.starts_with("## 001-fig6: ") && text.contains("| published | ours | ratio |"), "{text}");
+    assert!(err.contains("simulated"), "{err}");
+    assert!(fs::read_to_string(folder.path("r.html")).unwrap().contains("Where ours differ"));
+    let (_, err) = folder.expect(2, &["sim", "--paper", "list"]);
+    assert!(err.contains("001-fig6") && err.contains("003-fig6.3"), "{err}");
+    folder.expect(2, &["sim", "--paper", "001-fig6", "rota.toml"]);
+}

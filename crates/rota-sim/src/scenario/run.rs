@@ -40,6 +40,8 @@ pub struct Outcome {
     pub tenants: Vec<TenantOutcome>,
     /// CPU time that threads received while it was measured, of all tenants and of none.
     pub received_ns: u64,
+    /// How often a CPU decided what it runs, while it was measured.
+    pub decisions: u64,
     /// How many events the simulator went through, warm-up included.
     pub events: u64,
     /// Of all that was observed, warm-up included: the same if and only if it went the same way.
@@ -95,6 +97,8 @@ pub struct Session<'s> {
     run: Run,
     tenants: Tenants,
     names: Vec<String>,
+    /// Decisions before the measurement.
+    decisions: u64,
 }
 
 impl Scenario {
@@ -126,7 +130,8 @@ impl Scenario {
         let names = self.populate(&mut run, &mut tenants);
         self.settle(&mut run)?;
         run.observer.0.begin(&mut run.machine);
-        Ok(Session { scenario: self, policy: policy.name, run, tenants, names })
+        let decisions = run.decisions();
+        Ok(Session { scenario: self, policy: policy.name, run, tenants, names, decisions })
     }
 
     /// Starts every thread, and returns their names.
@@ -212,7 +217,7 @@ impl Session<'_> {
     }
 
     fn outcome(self, readings: &[Vec<Service>]) -> Outcome {
-        let Session { scenario, mut run, tenants, names, .. } = self;
+        let Session { scenario, mut run, tenants, names, decisions, .. } = self;
         let metrics = run.observer.0.finish(&mut run.machine);
         let homes = tenants.homes().iter().enumerate();
         let outcomes = homes.map(|(place, home)| TenantOutcome {
@@ -228,6 +233,7 @@ impl Session<'_> {
             cpus: scenario.model.host.cpus.len() as u32,
             tenants: outcomes.collect(),
             received_ns: metrics.iter().map(|unit| unit.received_ns).sum(),
+            decisions: run.decisions() - decisions,
             events: run.events(),
             digest: run.observer.2.0.value(),
             insane: run.observer.1.finish(&run.machine).to_vec(),

@@ -17,6 +17,18 @@ fn vcpus_take_turns_of_30_ms() {
     assert!(units.iter().all(|unit| unit.blackout_max_ns.abs_diff(60 * MS) < 31 * MS));
 }
 
+/// A shorter slice, shorter turns, and the same shares (thesis, section 6.2: 5 ms).
+#[test]
+fn a_time_slice_may_be_shorter() {
+    let mut run = machine(1, Credit::with_slice(5 * MS));
+    (0..4).for_each(|unit| _ = run.task(unit, CgroupId::ROOT, Hog));
+    run.run_until(8_000 * MS);
+    for unit in run.units() {
+        assert_share(unit.received_ns, 8_000 * MS, 25, 1);
+        assert!(unit.blackout_max_ns.abs_diff(15 * MS) < 6 * MS, "{}", unit.blackout_max_ns);
+    }
+}
+
 /// Twice the weight, twice the time.
 #[test]
 fn weights_are_shares() {

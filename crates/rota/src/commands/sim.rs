@@ -1,12 +1,9 @@
 //! `rota sim`: a scenario on the simulator, under one policy after the other.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,7 +13,8 @@ use rota_sim::policies::{self, Entry, POLICIES};
 use rota_sim::scenario::{INTERVALS, Options, Outcome, Scenario};
 
 use super::{Failure, print, print_json};
-use crate::{plan, report, sim};
+use crate::papers::{self, FIGURES, Study};
+use crate::{parallel, plan, report, sim};
 
 /// Simulate a host with its tenants and what they run, under Rota and under other schedulers
 ///
@@ -25,7 +23,18 @@ use crate::{plan, report, sim};
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// What is simulated: a configuration with workloads; see examples/sim.toml
-    scenario: PathBuf,
+    #[arg(required_unless_present = "paper")]
+    scenario: Option<PathBuf>,
+    /// A paper's figure or table again, what was published beside what comes out
+    #[arg(
+        long,
+        value_name = "FIGURE",
+        conflicts_with_all = ["scenario", "policy", "trace"],
+        value_parser = PossibleValuesParser::new(
+            FIGURES.iter().map(|figure| PossibleValue::new(figure.name).help(figure.title))
+        )
+    )]
+    paper: Option<String>,
     /// Under these policies only; all by default
     #[arg(
         long,
@@ -60,7 +69,11 @@ struct Job {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let scenario = read(&arguments.scenario)?;
+    if let Some(figure) = arguments.paper.as_deref().and_then(papers::find) {
+        return paper(figure, arguments);
+    }
+    let path = arguments.scenario.as_deref().context("no scenario").map_err(Failure::Usage)?;
+    let scenario = read(path)?;
     let policies = policies(&arguments.policy);
     let timetable =
         if policies.iter().any(|policy| policy.name == "rota") { Some(planned(&scenario)?) } else { None };
@@ -85,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .copied()
         .zip(outcomes.chunks(seeds.len()).map(|same| same.iter().collect()))
         .collect();
-    let name = arguments.scenario.file_stem().unwrap_or_default().to_string_lossy();
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let shown = sim::report(&name, &scenario, &by_policy, timetable);
     if let Some(path) = &arguments.report {
         write(path, &report::render(&shown))?;
@@ -95,6 +108,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         return print_json(&runs.collect::<Vec<_>>());
     }
     print(report::text(&shown).as_bytes())
+}
+
+/// A paper's figure, with the first seed that is given.
+fn paper(figure: &papers::Figure, arguments: &Arguments) -> Result<(), Failure> {
+    let progress = |label: &str| eprintln!("{}, {label}: simulated", figure.name);
+    let study = Study { seed: arguments.seed.first().copied(), hurry: 1, progress: &progress };
+    let tables = (figure.study)(&study)?;
+    if let Some(path) = &arguments.report {
+        write(path, &papers::render(figure, &tables))?;
+    }
+    if arguments.json {
+        return print_json(&(figure, &tables));
+    }
+    print(papers::text(figure, &tables).as_bytes())
 }
 
 fn read(path: &Path) -> Result<Scenario, Failure> {
@@ -126,29 +153,15 @@ fn planned(scenario: &Scenario) -> Result<String, Failure> {
     Ok(plan::render_svg(&planned, &scenario.model))
 }
 
-/// Makes all runs, as many at a time as there are CPUs. Returns their outcomes in the order of the jobs.
+/// Makes all runs. Returns their outcomes in the order of the jobs.
 fn run_all(scenario: &Scenario, jobs: &[Job]) -> Result<Vec<Outcome>> {
     let progress = Progress::new(jobs.len());
-    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        let take = || {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            Some((place, jobs.get(place)?))
-        };
-        while let Some((place, job)) = take() {
-            let outcome = scenario.run(job.policy, job.options, &|_| progress.step());
-            progress.done(job);
-            outcomes.lock().expect("no run panics while it holds this").push((place, outcome));
-        }
-    };
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(jobs.len());
-    thread::scope(|scope| (0..workers).for_each(|_| _ = scope.spawn(work)));
-    let mut outcomes = outcomes.into_inner().map_err(|_| anyhow!("a run has panicked"))?;
-    outcomes.sort_by_key(|(place, _)| *place);
-    let named = outcomes.into_iter().map(|(place, outcome)| {
-        outcome.with_context(|| format!("under the policy {}", jobs[place].policy.name))
+    let outcomes = parallel::map(jobs, |job| {
+        let outcome = scenario.run(job.policy, job.options, &|_| progress.step());
+        progress.done(job);
+        outcome.with_context(|| format!("under the policy {}", job.policy.name))
     });
-    named.collect()
+    outcomes.into_iter().collect()
 }
 
 fn traced(jobs: &[Job], outcomes: &[Outcome]) -> String {

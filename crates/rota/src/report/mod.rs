@@ -1,7 +1,7 @@
 //! A scenario's results for people: as text for a terminal, and as one HTML file that needs nothing beside it: no
 //! script, no style sheet, no network.
 
-mod chart;
+pub mod chart;
 mod curve;
 mod finding;
 pub mod format;
@@ -13,6 +13,6 @@ mod series;
 mod tests;
 mod text;
 
-pub use page::render;
+pub use page::{document, render};
 pub use run::{Contestant, Inside, Report, Run, Tenant};
 pub use text::text;

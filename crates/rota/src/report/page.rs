@@ -16,6 +16,31 @@ pub fn render(report: &Report) -> String {
     let runs = &report.runs[..];
     let summaries: Vec<Summary> = runs.iter().map(Summary::of).collect();
     let headline = finding::headline(&summaries);
+    let body = html! {
+        header {
+            p.name { "Rota" span { (report.scenario) } }
+            h1 { (headline) "." }
+            p.lead { (finding::comparison(&summaries)) }
+        }
+        (verdicts(&summaries))
+        (conditions(report))
+        (blackouts(runs))
+        (distribution(runs))
+        (shares(runs))
+        (fair(runs))
+        (requests(runs))
+        (wakeups(runs))
+        (own_latencies(runs))
+        (cpu_time(runs))
+        @if let Some(svg) = &report.timetable { (timetable_section(svg)) }
+        (tables_section(runs))
+        (reading(report))
+    };
+    document(&headline, &body)
+}
+
+/// A page of its own: what it is about, and what is on it.
+pub fn document(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -23,31 +48,10 @@ pub fn render(report: &Report) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { "Rota: " (headline) }
+                title { "Rota: " (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
-            body {
-                main {
-                    header {
-                        p.name { "Rota" span { (report.scenario) } }
-                        h1 { (headline) "." }
-                        p.lead { (finding::comparison(&summaries)) }
-                    }
-                    (verdicts(&summaries))
-                    (conditions(report))
-                    (blackouts(runs))
-                    (distribution(runs))
-                    (shares(runs))
-                    (fair(runs))
-                    (requests(runs))
-                    (wakeups(runs))
-                    (own_latencies(runs))
-                    (cpu_time(runs))
-                    @if let Some(svg) = &report.timetable { (timetable_section(svg)) }
-                    (tables_section(runs))
-                    (reading(report))
-                }
-            }
+            body { main { (body) } }
         }
     };
     page.into_string()

@@ -1,14 +1,12 @@
 //! Credits: who earns how many, and what priority that makes (`csched_acct`, `csched_tick`).
 
-use super::{Credit, Priority, SLICE_NS, TICK_NS};
+use super::{Credit, Priority};
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
 use crate::task::CgroupId;
 
 /// `CSCHED_CREDITS_PER_MSEC`.
 pub const CREDITS_PER_MS: u64 = 10;
-/// What a CPU burns between two accounts, and the most that a vCPU has or owes.
-const CREDITS_PER_SLICE: i64 = (SLICE_NS / 1_000_000 * CREDITS_PER_MS) as i64;
 /// A cgroup of weight 100: `CSCHED_DEFAULT_WEIGHT`.
 const WEIGHT: i64 = 256;
 
@@ -39,6 +37,11 @@ fn divided_up(part: i64, whole: i64) -> i64 {
 }
 
 impl Credit {
+    /// What a CPU burns between two accounts, and the most that a vCPU has or owes.
+    fn credits_per_slice(&self) -> i64 {
+        (self.slice_ns / 1_000_000 * CREDITS_PER_MS) as i64
+    }
+
     /// A CPU's tick: who is found running is not boosted any more, and earns credits from now on.
     pub(super) fn look(&mut self, machine: &mut Machine, cpu: CpuId) {
         self.burn(machine, cpu);
@@ -58,7 +61,7 @@ impl Credit {
             let waiting = self.cpus[cpu.index()].waiting.make_contiguous();
             waiting.sort_by_key(|task| std::cmp::Reverse(priority(task)));
         }
-        let (tick, next_ns) = (self.cpus[cpu.index()].tick, machine.now_ns() + TICK_NS);
+        let (tick, next_ns) = (self.cpus[cpu.index()].tick, machine.now_ns() + self.tick_ns());
         machine.timer_set(tick, cpu, next_ns);
     }
 
@@ -72,7 +75,7 @@ impl Credit {
 
     /// Gives every active vCPU its credits.
     pub(super) fn account(&mut self, machine: &mut Machine) {
-        let (this_cpu, next_ns) = (machine.this_cpu(), machine.now_ns() + SLICE_NS);
+        let (this_cpu, next_ns) = (machine.this_cpu(), machine.now_ns() + self.slice_ns);
         machine.timer_set(self.accounts.expect("it was made at the start"), this_cpu, next_ns);
         // Those that have moved to another domain take part there.
         let mut domains = std::mem::take(&mut self.domains);
@@ -87,7 +90,7 @@ impl Credit {
             |(domain, active): (&CgroupId, &Vec<TaskId>)| weight(machine, *domain) * active.len() as i64;
         let whole: i64 = domains.iter().zip(&active).map(weight_of).sum();
         let online = (0..machine.nr_cpus()).filter(|&cpu| machine.cpu(CpuId(cpu)).online).count() as i64;
-        let total = online * CREDITS_PER_SLICE - self.balance.min(0);
+        let total = online * self.credits_per_slice() - self.balance.min(0);
         let mut pot = Pot { total, weight: whole, weight_left: whole, wanting: false };
         let mut balance = 0;
         let mut order = Vec::new();
@@ -107,14 +110,14 @@ impl Credit {
     fn share(&self, machine: &Machine, domain: CgroupId, count: i64, pot: &mut Pot) -> (Share, bool) {
         let weight = weight(machine, domain) * count;
         pot.weight_left -= weight;
-        let mut peak = count * CREDITS_PER_SLICE;
+        let mut peak = count * self.credits_per_slice();
         if self.balance < 0 {
             peak += divided_up(-self.balance * weight, pot.weight);
         }
         let mut cap_each = None;
         if let Some((quota_ns, period_ns)) = machine.cgroup(domain).max {
-            let cap =
-                (u128::from(quota_ns) * CREDITS_PER_SLICE as u128).div_ceil(u128::from(period_ns)) as i64;
+            let cap = (u128::from(quota_ns) * self.credits_per_slice() as u128)
+                .div_ceil(u128::from(period_ns)) as i64;
             peak = peak.min(cap);
             cap_each = Some(divided_up(cap, count));
         }
@@ -134,12 +137,13 @@ impl Credit {
 
     /// A vCPU gets its credits; what it has then.
     fn earn(&mut self, machine: &mut Machine, task: TaskId, share: &Share) -> i64 {
+        let whole = self.credits_per_slice();
         let vcpu = self.vcpu(task);
         vcpu.credit += share.each;
         if vcpu.credit < 0 {
             vcpu.priority = Priority::Over;
             let parks = share.cap_each.is_some_and(|cap| vcpu.credit < -cap) && !vcpu.parked;
-            vcpu.credit = vcpu.credit.max(-CREDITS_PER_SLICE);
+            vcpu.credit = vcpu.credit.max(-whole);
             let credit = vcpu.credit;
             if parks {
                 self.park(machine, task);
@@ -147,7 +151,7 @@ impl Credit {
             return credit;
         }
         vcpu.priority = Priority::Under;
-        if vcpu.credit > CREDITS_PER_SLICE {
+        if vcpu.credit > whole {
             vcpu.active = false; // it does not use what it earns
             vcpu.credit /= 2;
         }

@@ -15,10 +15,10 @@ use crate::machine::{Machine, Timer};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::task::CgroupId;
 
-/// What one runs at a time: `CSCHED_DEFAULT_TSLICE_MS`. Credits are given as often.
+/// What one runs at a time, unless told otherwise: `CSCHED_DEFAULT_TSLICE_MS`. Credits are given as often.
 const SLICE_NS: u64 = 30_000_000;
-/// Between looks at who runs: a third of it.
-const TICK_NS: u64 = 10_000_000;
+/// So many looks at who runs in each: `CSCHED_TICKS_PER_TSLICE`.
+const TICKS: u64 = 3;
 /// Nobody is preempted before: `sched_ratelimit_us`.
 const RATE_LIMIT_NS: u64 = 1_000_000;
 /// No timer is shorter: `CSCHED_MIN_TIMER`.
@@ -66,8 +66,9 @@ struct Pcpu {
 const ACCOUNTS: u64 = 0;
 
 /// The scheduler.
-#[derive(Default)]
 pub struct Credit {
+    /// What one runs at a time, and between accounts.
+    slice_ns: u64,
     vcpus: Vec<Option<Vcpu>>,
     cpus: Vec<Pcpu>,
     /// Domains with active vCPUs.
@@ -79,7 +80,30 @@ pub struct Credit {
     told: u32,
 }
 
+impl Default for Credit {
+    fn default() -> Credit {
+        Credit::with_slice(SLICE_NS)
+    }
+}
+
 impl Credit {
+    /// One with another time slice, in ns: a hypervisor's `sched_credit_tslice_ms`, 1 ms to 1 s.
+    pub fn with_slice(slice_ns: u64) -> Credit {
+        Credit {
+            slice_ns,
+            vcpus: Vec::new(),
+            cpus: Vec::new(),
+            domains: Vec::new(),
+            balance: 0,
+            accounts: None,
+            told: 0,
+        }
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.slice_ns / TICKS
+    }
+
     fn vcpu(&mut self, task: TaskId) -> &mut Vcpu {
         self.vcpus[task.index()].as_mut().expect("the task has come and is not over")
     }
@@ -198,7 +222,7 @@ impl Credit {
             _ if !machine.cpu(cpu).online => None,
             than => self.steal(machine, cpu, than),
         };
-        stolen.or(local).map(|task| (task, SLICE_NS))
+        stolen.or(local).map(|task| (task, self.slice_ns))
     }
 }
 
@@ -208,13 +232,13 @@ impl Policy for Credit {
         for cpu in (0..machine.nr_cpus()).map(CpuId) {
             let slice = machine.timer_new(cpu, 1 + 2 * u64::from(cpu.0));
             let tick = machine.timer_new(cpu, 2 + 2 * u64::from(cpu.0));
-            machine.timer_set(tick, cpu, now_ns + TICK_NS);
+            machine.timer_set(tick, cpu, now_ns + self.tick_ns());
             let waiting = VecDeque::new();
             self.cpus.push(Pcpu { current: None, waiting, idler: true, unsorted: false, slice, tick });
         }
         let this_cpu = machine.this_cpu();
         let accounts = machine.timer_new(this_cpu, ACCOUNTS);
-        machine.timer_set(accounts, this_cpu, now_ns + SLICE_NS);
+        machine.timer_set(accounts, this_cpu, now_ns + self.slice_ns);
         self.accounts = Some(accounts);
     }
 

@@ -1,0 +1,130 @@
+//! Tiny runs of the figures: that they say in which order the schedulers stand, never how far apart they are.
+
+use super::*;
+
+/// A figure's tables from windows that are so many times shorter.
+fn tables(name: &str, hurry: u64) -> Vec<Table> {
+    let figure = find(name).unwrap();
+    let tables = (figure.study)(&Study { seed: None, hurry, progress: &|_| () }).unwrap();
+    let shown = text(figure, &tables);
+    assert!(shown.lines().all(|line| line.chars().count() <= 120), "{shown}");
+    assert!(tables.iter().all(|table| shown.contains(&table.caption)), "{shown}");
+    let page = render(figure, &tables);
+    assert!(page.contains("ours") && !page.contains("NaN"), "{page}");
+    tables
+}
+
+impl Table {
+    #[track_caller]
+    fn ours(&self, setting: &str, policy: &str) -> f64 {
+        let row =
+            self.rows.iter().find(|row| row.setting.starts_with(setting) && row.policy.starts_with(policy));
+        row.unwrap_or_else(|| panic!("no {setting}, {policy} in {}", self.caption)).ours
+    }
+}
+
+#[test]
+fn names_are_unique_and_nothing_is_left_blank() {
+    let names: std::collections::BTreeSet<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+    assert_eq!(names.len(), FIGURES.len());
+    assert!(FIGURES.iter().all(|figure| !figure.setting.is_empty() && !figure.differs.is_empty()));
+}
+
+/// Shan, Jia and Ding: 1, 2 and 4 where an allocation period is what they say, and the formula is right.
+#[test]
+fn the_worked_example_comes_out() {
+    let tables = tables("001-fig6", 4);
+    let [alone, beside, by_formula, _] = &tables[..] else { panic!("four tables") };
+    let periods = |way: &str| alone.ours(way, "periods");
+    assert!((periods("(B) in a row") - 2.0).abs() < 0.1, "{alone:?}");
+    assert!(periods("(C) in a row") > 3.5 && alone.ours("(D)", "one quota") > 3.5, "{alone:?}");
+    assert!(beside.ours("(B)", "Rota") > 1.9, "its slots are its own: {beside:?}");
+    for row in &by_formula.rows {
+        assert!((row.published.value().unwrap() - row.ours).abs() < 0.1 * row.ours, "{row:?}");
+    }
+}
+
+/// Vanga, section 6.3: Credit cuts off for longer than Tableau's and RTDS' bounds; and boost fails where all have it.
+#[test]
+fn who_computes_waits_longest_under_credit() {
+    let tables = tables("003-fig6.3", 30);
+    let [capped, uncapped] = &tables[..] else { panic!("two tables") };
+    for background in ["no BG", "I/O BG", "CPU BG"] {
+        assert!(capped.ours(background, "Rota") < 14e6, "{capped:?}");
+        assert!(capped.ours(background, "Credit, 5 ms") > 14e6, "{capped:?}");
+        assert!(capped.ours(background, "Credit, 30 ms") > 40e6, "{capped:?}");
+        assert!(capped.ours(background, "RTDS") < 20e6, "{capped:?}");
+    }
+    assert!(
+        uncapped.rows.iter().filter(|row| row.setting == "no BG").all(|row| row.ours < 1e6),
+        "{uncapped:?}"
+    );
+    let boosted = uncapped.ours("I/O BG", "Credit, 5 ms");
+    assert!(boosted > uncapped.ours("CPU BG", "Credit, 5 ms") && boosted > 20e6, "{uncapped:?}");
+    assert!(uncapped.ours("I/O BG", "Rota") < 14e6 && uncapped.ours("CPU BG", "Rota") < 14e6, "{uncapped:?}");
+}
+
+/// Vanga, section 6.3: table-driven answers wait for their slots, and no longer; others' waits have no bound of theirs.
+#[test]
+fn pings_wait_for_slots_and_no_longer() {
+    let tables = tables("003-fig6.4", 20);
+    let [average, _, longest, longest_capped] = &tables[..] else { panic!("four tables") };
+    assert!(average.ours("CPU BG", "Rota") > 3.0 * average.ours("CPU BG", "Credit, 5 ms"), "{average:?}");
+    for row in longest.rows.iter().chain(&longest_capped.rows).filter(|row| row.policy == "Rota") {
+        assert!(row.ours < 14e6, "{row:?}");
+    }
+    let boosted = longest.ours("I/O BG", "Credit, 5 ms");
+    assert!(
+        boosted > 3.0 * longest.ours("CPU BG", "Credit, 5 ms"),
+        "who is boosted among boosted ones: {longest:?}"
+    );
+    assert!(
+        longest.rows.iter().filter(|row| row.setting == "no BG").all(|row| row.ours < 2e6),
+        "{longest:?}"
+    );
+}
+
+/// Vanga, section 6.6: the second tier has what caps leave.
+#[test]
+fn the_second_tier_has_what_caps_leave() {
+    let tables = tables("003-fig6.12", 60);
+    for row in &tables[0].rows {
+        let left = row.published.value().unwrap();
+        assert!(row.ours < left + 0.01 && row.ours > left - 0.05, "{row:?}");
+    }
+}
+
+#[test]
+fn every_count_of_work_counts_something() {
+    let tables = tables("003-tab6.1", 20);
+    assert!(tables[..3].iter().flat_map(|table| &table.rows).all(|row| row.ours > 0.0), "{tables:?}");
+    assert!(
+        tables[0].ours("I/O", "Rota") >= tables[2].ours("I/O", "Rota"),
+        "who changes decides: {tables:?}"
+    );
+}
+
+/// Shan, Jia and Ding: taking turns scales further.
+#[test]
+fn turns_scale_further_than_one_vcpu() {
+    let tables = tables("001-fig7", 20);
+    let speedup = |way: &str| tables[0].ours(way, "CFS");
+    assert!(speedup("16 vCPUs, balanced") > speedup("4 vCPUs, balanced"), "{tables:?}");
+    assert!(speedup("16 vCPUs, balanced") >= speedup("16 vCPUs, imbalanced"), "{tables:?}");
+}
+
+/// Zhao et al.: who blocks gets less than its half, and under Xen's long slices no more than under Linux'.
+#[test]
+fn who_blocks_gets_less_than_half() {
+    let tables = tables("004-fig1", 10);
+    assert!(tables[0].rows.iter().filter(|row| row.policy != "Rota").all(|row| row.ours < 1.0), "{tables:?}");
+}
+
+/// Zhao et al., section 4.2: none of the other strategies gives a program that blocks as much as P-MQFQ.
+#[test]
+fn fair_queuing_gives_the_most() {
+    let tables = tables("004-fig3", 60);
+    for row in tables[0].rows.iter().filter(|row| !["Rota", "P-MQFQ"].contains(&row.policy)) {
+        assert!(row.ours < tables[0].ours(&row.setting, "P-MQFQ"), "{row:?}");
+    }
+}
