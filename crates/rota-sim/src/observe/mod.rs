@@ -1,18 +1,22 @@
 //! What is seen from outside: observers are told what happens and know nothing of the policy.
 
 mod digest;
+mod fairness;
 mod metrics;
 mod promises;
 mod sanity;
 mod trace;
+mod waits;
 
 use crate::ids::{CpuId, TaskId};
 use crate::machine::{Machine, Theft};
 pub use digest::Digest;
+pub use fairness::{Fairness, Lead, Unfair};
 pub use metrics::{Metrics, UnitMetrics};
 pub use promises::{Broken, How, Promise, Promises};
 pub use sanity::{Insane, Sanity};
 pub use trace::{Trace, perfetto};
+pub use waits::{Longest, Waits};
 
 /// Something that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

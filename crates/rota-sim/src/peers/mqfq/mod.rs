@@ -19,6 +19,9 @@
 //!   wait for each other, is lent to others. Were who borrows it sure of a slice, a program that synchronises more
 //!   often than that would wait in each round, which is deceptive idleness again. So only a request that was due
 //!   when it was dispatched is sure of its slice: one whose tag was no larger than any backlogged tenant's.
+//! - Who comes while the tenant that is furthest ahead has nothing in service, since others are made good what they are
+//!   owed. The system's virtual time has gone back then. Who began there would be owed something, too, and get ahead of
+//!   that tenant by more than the bound. So it begins where the furthest backlogged tenant is.
 //! - Weights that a tenant has not the threads to use. It stays behind, and would be owed more and more. Nobody is
 //!   owed more than its share of [`HORIZON_NS`]: so nobody else waits for longer than that while it is made good.
 //!

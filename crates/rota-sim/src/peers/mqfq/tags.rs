@@ -52,11 +52,12 @@ impl Tags {
         &mut self.flows[tenant]
     }
 
-    /// System virtual time: the largest start tag in service. While nothing is in service, it stands still where the
-    /// last request that ended has brought it.
+    /// System virtual time: the largest start tag in service, or the tag of a backlogged tenant of which nothing is in
+    /// service if that is larger. While nobody is backlogged it stands where the last one has brought it.
     fn system(&self) -> Tag {
-        let serving = self.flows.iter().filter_map(Flow::virtual_time).max();
-        serving.unwrap_or_else(|| self.flows.iter().map(|flow| flow.finish).max().unwrap_or(0))
+        let reached = |flow: &Flow| flow.virtual_time().unwrap_or(flow.finish);
+        let backlogged = self.flows.iter().filter(|flow| flow.runnable > 0).map(reached).max();
+        backlogged.unwrap_or_else(|| self.flows.iter().map(|flow| flow.finish).max().unwrap_or(0))
     }
 
     /// A thread of the tenant would run from now on, on a machine of so many CPUs.

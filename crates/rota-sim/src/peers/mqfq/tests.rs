@@ -4,7 +4,7 @@ use rota_model::{CpuSet, Topology};
 
 use super::{HORIZON_NS, MIN_SLICE_NS, Mqfq, tags::virtual_time};
 use crate::ids::{CpuId, TaskId, UnitId};
-use crate::observe::Metrics;
+use crate::observe::{Fairness, Metrics};
 use crate::programs::Hog;
 use crate::{Cgroup, CgroupId, Costs, Program, Script, Simulation, TaskSpec, Thread};
 
@@ -191,4 +191,28 @@ fn affinities_hold() {
     let units = run.observer.finish(&mut run.machine);
     assert_eq!(run.machine.cpu(CpuId(0)).current, Some(g1), "nobody else may be there");
     assert!([f, g].iter().all(|tenant| units[tenant.index()].received_ns.abs_diff(1_000 * MS) <= MS));
+}
+
+/// The bound is kept, and is not once the tenants' tags are wrong: one that is charged for a tenth more than it uses.
+#[test]
+fn a_wrong_tag_breaks_the_bound() {
+    for (extra_ns, fair) in [(0, true), (MS / 10, false)] {
+        let topology = Topology::flat(&(0..4).collect::<CpuSet>());
+        let observer = Fairness::new(4, MIN_SLICE_NS + 1, HORIZON_NS);
+        let mut run = Simulation::new(topology, Costs::FREE, 1, 0, Mqfq::default(), observer);
+        let tenants = [100, 100]
+            .map(|weight| run.machine.cgroup_new(Cgroup { parent: Some(CgroupId::ROOT), weight, max: None }));
+        for tenant in tenants {
+            run.observer.tenant(UnitId(tenant.0), 100);
+            (0..4).for_each(|_| _ = run.spawn(TaskSpec::new(1, UnitId(tenant.0), tenant, Hog)));
+        }
+        for ms in 1..=1_000 {
+            run.run_until(ms * MS);
+            run.policy.tags.corrects(tenants[0].index(), 0, 2 * extra_ns);
+        }
+        let machine = &run.machine;
+        let unfair = run.observer.finish(machine);
+        assert_eq!(unfair.is_empty(), fair, "{unfair:?}");
+        assert!(unfair.iter().all(|unfair| unfair.behind == UnitId(tenants[0].0)));
+    }
 }

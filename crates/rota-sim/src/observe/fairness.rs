@@ -1,0 +1,242 @@
+//! Whether tenants are served by weight: the bound of preemptive multi-queue fair queuing, whatever the policy.
+//!
+//! For any two tenants f and g that are backlogged, over any interval and on D CPUs,
+//!
+//! |S_f / w_f - S_g / w_g| <= (D + 1) (l / w_f + l / w_g)
+//!
+//! where S is the service received, w the weight and l the minimum slice (Zhao et al., *Preemptive multi-queue fair
+//! queuing*, HPDC 2019, section 3). The largest difference over all intervals is how far it ever rises above where it
+//! was lowest before, so that one number a pair and direction is enough.
+//!
+//! What *backlogged* means for tenants of many threads that wait for each other:
+//!
+//! - A tenant is backlogged while it has a thread that runs or would run. The interval ends when it has none.
+//! - While none of them waits for a CPU, the tenant is limited by its own parallelism: no policy could give it more.
+//!   What another one gains on it then is not counted against anybody. It is *owed*, and may be made good later, which
+//!   is no unfairness either.
+//! - What it falls behind in this way also counts against what others were ahead of it before: it could have made that
+//!   good now. Else all the moments that its threads take to be dispatched would add up for a tenant that has not the
+//!   threads to use its share. Nobody is owed more than its share of the horizon.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{TaskId, UnitId};
+use crate::machine::Machine;
+use crate::observe::{Event, Observer};
+
+/// How fine normalised service is: in ns of a tenant of weight 100, over this.
+const TICKS: u128 = 1 << 20;
+
+/// A tenant that is ahead of another one by more than the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unfair {
+    /// When that was seen first.
+    pub at_ns: u64,
+    /// Who is ahead.
+    pub ahead: UnitId,
+    /// Of whom.
+    pub behind: UnitId,
+}
+
+/// The largest lead that a tenant had over another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// Who was ahead.
+    pub ahead: UnitId,
+    /// Of whom.
+    pub behind: UnitId,
+    /// In ns of CPU time of a tenant of weight 100.
+    pub ns: u64,
+    /// In parts per mille of the bound.
+    pub of_bound: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tenant {
+    unit: UnitId,
+    weight: u32,
+    runnable: u32,
+    running: u32,
+}
+
+/// Two tenants, the earlier one first; normalised service, in [`TICKS`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    counted_ns: u64,
+    /// How far each is ahead, of where it was least so since both are backlogged.
+    lead: [u128; 2],
+    /// What each is owed.
+    owed: [u128; 2],
+    most: [u128; 2],
+    unfair: [bool; 2],
+}
+
+/// Watches tenants, each of which is a unit.
+#[derive(Clone, Debug)]
+pub struct Fairness {
+    cpus: u32,
+    slice_ns: u64,
+    horizon_ns: u64,
+    tenants: Vec<Tenant>,
+    places: BTreeMap<UnitId, usize>,
+    /// Of each two places, the lower first.
+    pairs: BTreeMap<(usize, usize), Pair>,
+    runnable: Vec<bool>,
+    found: Vec<Unfair>,
+}
+
+fn normalised(ns: u64, weight: u32) -> u128 {
+    u128::from(ns) * 100 * TICKS / u128::from(weight)
+}
+
+impl Fairness {
+    /// On so many CPUs, with this minimum slice (what changing tasks costs is to be part of it), where a tenant may be
+    /// owed its share of `horizon_ns`.
+    pub fn new(cpus: u32, slice_ns: u64, horizon_ns: u64) -> Fairness {
+        Fairness {
+            cpus,
+            slice_ns,
+            horizon_ns,
+            tenants: Vec::new(),
+            places: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            runnable: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+
+    /// A unit is a tenant of this weight, before it has a thread. Units that are none are not watched.
+    pub fn tenant(&mut self, unit: UnitId, weight: u32) {
+        let place = self.tenants.len();
+        self.places.insert(unit, place);
+        self.tenants.push(Tenant { unit, weight, runnable: 0, running: 0 });
+        self.pairs.extend((0..place).map(|other| ((other, place), Pair::default())));
+    }
+
+    /// Forgets what was seen so far, but not what anybody is owed.
+    pub fn begin(&mut self, machine: &Machine) {
+        (0..self.tenants.len()).for_each(|place| self.count(place, machine.now_ns()));
+        for pair in self.pairs.values_mut() {
+            *pair = Pair { counted_ns: pair.counted_ns, owed: pair.owed, ..Pair::default() };
+        }
+        self.found.clear();
+    }
+
+    /// Every two of whom one was too far ahead, once each.
+    pub fn finish(&mut self, machine: &Machine) -> &[Unfair] {
+        (0..self.tenants.len()).for_each(|place| self.count(place, machine.now_ns()));
+        &self.found
+    }
+
+    /// The largest lead so far, by its part of the bound; none while there are no two tenants.
+    pub fn worst(&self) -> Option<Lead> {
+        let leads = self.pairs.iter().flat_map(|(&(first, second), pair)| {
+            let bound = self.bound(first, second);
+            [(first, second, pair.most[0], bound), (second, first, pair.most[1], bound)]
+        });
+        let leads = leads.map(|(ahead, behind, most, bound)| Lead {
+            ahead: self.tenants[ahead].unit,
+            behind: self.tenants[behind].unit,
+            ns: (most / TICKS) as u64,
+            of_bound: (most * 1_000 / bound) as u64,
+        });
+        leads.max_by_key(|lead| lead.of_bound)
+    }
+
+    fn bound(&self, first: usize, second: usize) -> u128 {
+        let of = |place: usize| normalised(self.slice_ns, self.tenants[place].weight);
+        u128::from(self.cpus + 1) * (of(first) + of(second))
+    }
+
+    /// Counts every pair that a tenant is one of up to now, before anything about it changes.
+    fn count(&mut self, place: usize, now_ns: u64) {
+        let backlogged = self.tenants.iter().filter(|tenant| tenant.runnable > 0);
+        let weights = backlogged.map(|tenant| tenant.weight).sum::<u32>().max(1);
+        let owed_most = normalised(self.horizon_ns * u64::from(self.cpus), weights);
+        for other in (0..self.tenants.len()).filter(|other| *other != place) {
+            let (first, second) = (place.min(other), place.max(other));
+            let bound = self.bound(first, second);
+            let tenants = [self.tenants[first], self.tenants[second]];
+            let Some(pair) = self.pairs.get_mut(&(first, second)) else { continue };
+            let ran_ns = now_ns - std::mem::replace(&mut pair.counted_ns, now_ns);
+            if tenants.iter().any(|tenant| tenant.runnable == 0) {
+                (pair.lead, pair.owed) = ([0; 2], [0; 2]);
+                continue;
+            }
+            pair.serve(tenants, ran_ns, owed_most);
+            for side in [0, 1] {
+                pair.most[side] = pair.most[side].max(pair.lead[side]);
+                if pair.lead[side] > bound && !std::mem::replace(&mut pair.unfair[side], true) {
+                    let (ahead, behind) = (tenants[side].unit, tenants[1 - side].unit);
+                    self.found.push(Unfair { at_ns: now_ns, ahead, behind });
+                }
+            }
+        }
+    }
+
+    /// A tenant is backlogged from now on: it begins where whoever is furthest ahead is, and so everybody is owed as
+    /// much beside it as beside that one.
+    fn comes(&mut self, place: usize) {
+        for other in (0..self.tenants.len()).filter(|other| *other != place) {
+            let of_other = |(&(first, second), pair): (&(usize, usize), &Pair)| match other {
+                _ if other == first => pair.owed[0],
+                _ if other == second => pair.owed[1],
+                _ => 0,
+            };
+            let owed = self.pairs.iter().map(of_other).max().unwrap_or(0);
+            if let Some(pair) = self.pairs.get_mut(&(place.min(other), place.max(other))) {
+                pair.owed[usize::from(other > place)] = owed;
+            }
+        }
+    }
+
+    fn change(&mut self, machine: &Machine, task: TaskId, runnable: i32, running: i32) {
+        let Some(&place) = self.places.get(&machine.task(task).unit) else { return };
+        self.count(place, machine.now_ns());
+        if self.tenants[place].runnable == 0 {
+            self.comes(place);
+        }
+        let tenant = &mut self.tenants[place];
+        tenant.runnable = tenant.runnable.checked_add_signed(runnable).expect("as many come as go");
+        tenant.running = tenant.running.checked_add_signed(running).expect("as many start as stop");
+    }
+}
+
+impl Pair {
+    /// Both have run as many threads as they do for so long.
+    fn serve(&mut self, tenants: [Tenant; 2], ran_ns: u64, owed_most: u128) {
+        let served = tenants.map(|of| normalised(ran_ns * u64::from(of.running), of.weight));
+        let ahead = usize::from(served[1] > served[0]);
+        let behind = 1 - ahead;
+        let gain = served[ahead] - served[behind];
+        let regained = gain.min(self.lead[behind]);
+        self.lead[behind] -= regained;
+        let made_good = (gain - regained).min(self.owed[ahead]);
+        self.owed[ahead] -= made_good;
+        if tenants[behind].running < tenants[behind].runnable {
+            self.lead[ahead] += gain - made_good;
+            return;
+        }
+        let excused = gain - regained - made_good;
+        self.owed[behind] = (self.owed[behind] + excused).min(owed_most);
+        self.lead[ahead] = self.lead[ahead].saturating_sub(excused);
+    }
+}
+
+impl Observer for Fairness {
+    fn observe(&mut self, machine: &Machine, event: Event) {
+        match event {
+            Event::Born(task) => self.runnable.resize(task.index() + 1, false),
+            Event::Woken(task) => {
+                let newly = !std::mem::replace(&mut self.runnable[task.index()], true);
+                self.change(machine, task, i32::from(newly), 0);
+            }
+            Event::Runs(_, task) => self.change(machine, task, 0, 1),
+            Event::Stops(_, task, runnable) => {
+                self.runnable[task.index()] = runnable;
+                self.change(machine, task, -i32::from(!runnable), -1);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The bound of preemptive multi-queue fair queuing, at every event: the definition keeps it, whatever tenants do, and
+//! others break it.
+
+use rota_sim::apart;
+
+use crate::scenarios::{MS, Shared, advance, count, draw, scenario, start};
+
+/// Seeds with which the definition or the observer was wrong once.
+const FOUND: [u64; 5] = [25, 34, 74, 97, 211];
+
+#[test]
+fn the_definition_keeps_the_bound() {
+    for seed in (0..count(16)).chain(FOUND) {
+        apart(|| {
+            let scenario = draw(seed);
+            let mut run = start(&scenario, "mqfq");
+            advance(&mut run, 400 * MS);
+            assert_eq!(run.observer.1.finish(&run.machine), [], "seed {seed}");
+            let unfair = run.observer.2.0.finish(&run.machine).to_vec();
+            assert_eq!(unfair, [], "seed {seed}: {:?}", run.observer.2.0.worst());
+        });
+    }
+}
+
+/// How many parts per mille of the bound a tenant gets ahead of another, where a program with a barrier is beside as
+/// many hogs as there are CPUs.
+fn worst(policy: &str) -> u64 {
+    apart(|| {
+        let barrier = "program = \"barrier\"\ncompute = { uniform = [\"400us\", \"600us\"] }";
+        let tenant = |program: &str| Shared { weight: 100, threads: 12, program: program.to_owned() };
+        let scenario = scenario(12, 1, &[tenant(barrier), tenant("program = \"hog\"")]);
+        let mut run = start(&scenario, policy);
+        advance(&mut run, 1_000 * MS);
+        let unfair = !run.observer.2.0.finish(&run.machine).is_empty();
+        let worst = run.observer.2.0.worst().expect("there are two");
+        assert_eq!(unfair, worst.of_bound >= 1_000, "{policy}: {worst:?}");
+        worst.of_bound
+    })
+}
+
+/// Deceptive idleness: what the program loses adds up for as long as it runs.
+#[test]
+fn others_break_it() {
+    let kept = worst("mqfq");
+    assert!(kept < 500, "{kept} per mille of the bound");
+    for policy in ["eevdf", "cfs", "pin-cfs", "relaxed-co", "gleaner", "credit"] {
+        let worst = worst(policy);
+        assert!(worst > 10_000, "{policy}: {worst} per mille of the bound");
+    }
+}

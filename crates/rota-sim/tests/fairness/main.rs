@@ -1,0 +1,6 @@
+//! Fair shares between tenants: the bound, what breaks it, and how near Rota is to the definition.
+
+mod bound;
+mod compare;
+mod scenarios;
+mod waits;

@@ -1,0 +1,117 @@
+//! Scenarios of shared tenants, by hand and by chance, under any policy.
+
+use std::fmt::Write;
+
+use rota_model::Class;
+use rota_model::config::Source;
+use rota_sim::observe::{Fairness, Metrics, Sanity, Waits};
+use rota_sim::peers::mqfq::{HORIZON_NS, MIN_SLICE_NS};
+use rota_sim::policies::{self, Contender};
+use rota_sim::scenario::Scenario;
+use rota_sim::{Rng, Simulation, Tenants};
+
+pub const MS: u64 = 1_000_000;
+
+/// A thread that waits longer is starved.
+const WATCHDOG_NS: u64 = 30_000 * MS;
+
+pub type Run = Simulation<Box<dyn Contender>, (Metrics, Sanity, (Fairness, Waits))>;
+
+/// A shared tenant: its weight, its threads and what they do, as a workload's keys.
+pub struct Shared {
+    pub weight: u32,
+    pub threads: u32,
+    pub program: String,
+}
+
+/// On so many CPUs, with these tenants, called `t0`, `t1` and so on.
+pub fn scenario(cpus: u32, seed: u64, tenants: &[Shared]) -> Scenario {
+    let mut text = format!("seed = {seed}\n[host]\ncpus = \"0-{}\"\n", cpus - 1);
+    for (number, Shared { weight, threads, program }) in tenants.iter().enumerate() {
+        let tenant = format!("[[tenant]]\nname = \"t{number}\"\nclass = \"shared\"\nweight = {weight}\n");
+        let threads = if program.contains("pipeline") { threads.div_ceil(4) } else { *threads };
+        let workload = format!("[[workload]]\ntenant = \"t{number}\"\nthreads = {threads}\n{program}\n");
+        write!(text, "{tenant}{workload}").expect("a string takes all");
+    }
+    parse(text)
+}
+
+pub fn parse(text: String) -> Scenario {
+    let source = Source { path: "fairness.toml".to_owned(), text };
+    Scenario::parse(&source).unwrap_or_else(|errors| panic!("{errors}\n{}", source.text))
+}
+
+/// How many scenarios are drawn, unless `ROTA_FAIR_SCENARIOS` has another number.
+pub fn count(usual: u64) -> u64 {
+    std::env::var("ROTA_FAIR_SCENARIOS").map_or(usual, |count| count.parse().expect("a number of scenarios"))
+}
+
+/// 4 to 48 CPUs, 2 to 5 tenants, and as many threads as twice the CPUs at most in each.
+pub fn draw(seed: u64) -> Scenario {
+    let mut rng = Rng::new(seed, 0);
+    let cpus = [4, 4, 6, 8, 8, 12, 12, 16, 24, 48][rng.below(10) as usize];
+    let tenants: Vec<Shared> = (0..rng.between(2, 5)).map(|_| shared(&mut rng, cpus)).collect();
+    scenario(cpus, seed, &tenants)
+}
+
+fn shared(rng: &mut Rng, cpus: u32) -> Shared {
+    let mean_us = [50, 100, 300, 1_000, 3_000, 10_000, 50_000][rng.below(7) as usize];
+    let (least_us, most_us) = (mean_us * rng.between(50, 100) / 100, mean_us * rng.between(100, 150) / 100);
+    let drawn = format!("{{ uniform = [\"{least_us}us\", \"{most_us}us\"] }}");
+    let part = format!("\"{}us\"", (mean_us / rng.between(5, 50)).max(1));
+    let program = match rng.below(8) {
+        0 | 1 => format!("program = \"barrier\"\ncompute = {drawn}"),
+        2 => format!("program = \"mutex\"\noutside = {drawn}\ninside = {part}"),
+        3 => format!("program = \"condition\"\ncompute = {drawn}\nbetween = {part}"),
+        4 => format!("program = \"pipeline\"\nstages = 4\nroom = 4\ncompute = {drawn}"),
+        5 => format!("program = \"intermittent\"\nleast = \"{least_us}us\"\nmost = \"{most_us}us\""),
+        _ => "program = \"hog\"".to_owned(),
+    };
+    let threads = match rng.below(4) {
+        0 => rng.between(2, u64::from(cpus)) as u32,
+        1 => 2 * cpus,
+        _ => cpus,
+    };
+    let weight = [100, 100, 100, 50, 200, 400][rng.below(6) as usize];
+    Shared { weight, threads, program }
+}
+
+/// Under a policy that has settled, watched from then on. In a thread that has had none before.
+pub fn start(scenario: &Scenario, policy: &str) -> Run {
+    let entry = policies::find(policy).unwrap_or_else(|| panic!("no policy {policy:?}"));
+    let topology = scenario.model.host.topology.clone();
+    let made = (entry.make)(&scenario.model).unwrap_or_else(|error| panic!("{policy}: {error:#}"));
+    let cpus = topology.places.len() as u32;
+    let fairness = Fairness::new(cpus, MIN_SLICE_NS + scenario.costs.late_ns(), HORIZON_NS);
+    let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (fairness, Waits::default()));
+    let mut run = Run::new(topology, scenario.costs.clone(), scenario.seed, 0, made, observers);
+    let mut tenants = Tenants::new(&mut run.machine, &scenario.model);
+    for home in tenants.homes() {
+        run.act(|run| run.policy.appears(&mut run.machine, home));
+        if let Class::Shared { weight } = home.tenant.class {
+            run.observer.2.0.tenant(home.first_unit, weight);
+        }
+    }
+    for member in scenario.members(&mut run) {
+        let name = &scenario.model.tenants[member.tenant as usize].name;
+        let spec = tenants.thread(name, member.program);
+        run.spawn(spec);
+    }
+    let mut until_ns = 100 * MS;
+    run.run_until(until_ns);
+    while !run.policy.is_settled() {
+        assert!(until_ns < 60_000 * MS, "{policy} does not settle");
+        until_ns += 100 * MS;
+        run.run_until(until_ns);
+    }
+    run.observer.0.begin(&mut run.machine);
+    run.observer.2.0.begin(&run.machine);
+    run.observer.2.1.begin(&run.machine);
+    run
+}
+
+/// Simulates so many ns more.
+pub fn advance(run: &mut Run, ns: u64) {
+    let until_ns = run.machine.now_ns() + ns;
+    run.run_until(until_ns);
+}
