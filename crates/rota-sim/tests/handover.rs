@@ -1,14 +1,18 @@
 //! vCPUs with slots on several CPUs: they get what they are promised wherever that is, and are never served twice at
 //! once, however late timers are.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use rota_model::config::{Source, parse};
 use rota_model::{Class, CpuSet, Model, Topology};
+use rota_sched::Cause;
 use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, UnitMetrics};
 use rota_sim::programs::{Hog, Intermittent, Periodic};
 use rota_sim::rota::Rota;
-use rota_sim::{Costs, Machine, Rng, Simulation, TaskSpec, Tenants, UnitId, apart};
+use rota_sim::{CgroupId, Costs, CpuId, CpuMask, Machine, Rng, Simulation, TaskSpec, Tenants, UnitId, apart};
+use rota_sim::{Program, Resumed, Step, World};
 use rota_table::Certified;
 use rotad::planning::{Grants, propose};
 
@@ -18,10 +22,13 @@ const WATCHDOG_NS: u64 = 30_000 * MS;
 /// What a bound may be passed by: a kick and a switch beyond what the host keeps back.
 const SLACK_NS: u64 = 20 * US;
 
-/// How many threads of each unit run at once, seen from outside.
+/// How many threads of each unit run at once, and where, seen from outside.
 #[derive(Default)]
 struct Parallel {
     running: Vec<u32>,
+    /// Since when a CPU runs what it runs, and how much of it each unit has had.
+    since_ns: BTreeMap<CpuId, u64>,
+    received_ns: BTreeMap<(UnitId, CpuId), u64>,
     /// How many may; nothing is said of units beyond these.
     most: Vec<u32>,
     found: Vec<(u64, UnitId, u32)>,
@@ -29,12 +36,19 @@ struct Parallel {
 
 impl Observer for Parallel {
     fn observe(&mut self, machine: &Machine, event: Event) {
-        let (task, starts) = match event {
-            Event::Runs(_, task) => (task, true),
-            Event::Stops(_, task, _) => (task, false),
+        let (cpu, task, starts) = match event {
+            Event::Runs(cpu, task) => (cpu, task, true),
+            Event::Stops(cpu, task, _) => (cpu, task, false),
             _ => return,
         };
         let unit = machine.task(task).unit;
+        match starts {
+            true => _ = self.since_ns.insert(cpu, machine.now_ns()),
+            false => {
+                let since_ns = self.since_ns.get(&cpu).copied().unwrap_or(machine.now_ns());
+                *self.received_ns.entry((unit, cpu)).or_default() += machine.now_ns() - since_ns;
+            }
+        }
         self.running.resize(self.running.len().max(unit.index() + 1), 0);
         let running = &mut self.running[unit.index()];
         *running = if starts { *running + 1 } else { *running - 1 };
@@ -249,6 +263,86 @@ fn who_is_split_may_be_uncapped() {
             );
         });
     }
+}
+
+/// The slots of a vCPU on one CPU, in parts of that CPU's time.
+fn planned_on(table: &Certified, vcpu: usize, cpu: CpuId) -> f64 {
+    let view = table.view();
+    let own = view.cpus().nth(cpu.index()).expect("the CPU");
+    let slots = own.slots.iter().filter(|slot| slot.vcpu as usize == vcpu);
+    let sum_ns: u32 = slots.map(|slot| slot.end_ns - slot.start_ns).sum();
+    f64::from(sum_ns) / f64::from(own.record.length_ns)
+}
+
+/// A real-time task has one of its CPUs when it should go on to the next: there it runs all the same.
+#[test]
+fn a_real_time_task_keeps_nobody_from_slots_elsewhere() {
+    for (threads, capped, on) in [(1, true, 1), (1, true, 2), (2, true, 1), (1, false, 1), (2, false, 2)] {
+        apart(|| {
+            let model = model(&EXAMPLE.replace("capped = true", &format!("capped = {capped}")));
+            let table = table(&model).expect("it fits");
+            let split = hand_overs(&table).iter().position(|&moves| moves > 0.0).expect("one is split");
+            let (mut run, mut tenants) = start(&model, Costs::default(), 1);
+            for (number, home) in tenants.clone().homes().iter().enumerate() {
+                for _ in 0..if number == split { threads } else { 1 } {
+                    let spec = tenants.thread(&home.tenant.name, Hog);
+                    run.spawn(spec);
+                }
+            }
+            settle(&mut run, &tenants);
+            let realtime = TaskSpec::new(9_999, UnitId(9), CgroupId::ROOT, Intermittent::new(MS, 9 * MS));
+            let affinity = Some(Rc::new(CpuMask::of(3, [CpuId(on)])));
+            run.spawn(TaskSpec { realtime: Some(50), affinity, ..realtime });
+            run.observer.1.1.received_ns.clear();
+            let began_ns = run.machine.now_ns();
+            run.run_until(began_ns + 5_000 * MS);
+            let unit = tenants.homes()[split].first_unit;
+            let other = CpuId(3 - on);
+            let received = run.observer.1.1.received_ns[&(unit, other)] as f64 / 5e9;
+            let planned = planned_on(&table, split, other);
+            let what = format!("{threads} threads, capped = {capped}, on {on}: {received} of {planned}");
+            assert!(received > 0.99 * planned, "{what}");
+            assert_eq!(run.observer.1.1.found, [], "{what}");
+            for queue in run.policy.queues(&mut run.machine) {
+                assert_eq!(queue.missed_by_cause[Cause::Rota as usize], 0, "{what}: {queue:?}");
+                assert_eq!(queue.lost_ns[Cause::Rota as usize], 0, "{what}: {queue:?}");
+            }
+        });
+    }
+}
+
+/// May not leave the CPU on which it starts, from then on, and computes.
+struct Held;
+
+impl Program for Held {
+    fn next(&mut self, _: Resumed, world: &mut World<'_>) -> Step {
+        world.hold(true);
+        Step::Compute(u64::MAX)
+    }
+}
+
+/// A thread that is held on a CPU has no use of slots on the others; its siblings do.
+#[test]
+fn who_may_not_leave_a_cpu_leaves_slots_elsewhere_to_its_siblings() {
+    apart(|| {
+        let model = model(EXAMPLE);
+        let (mut run, mut tenants) = start(&model, Costs::default(), 1);
+        let split = hand_overs(&table(&model).expect("it fits")).iter().position(|&moves| moves > 0.0);
+        for (number, home) in tenants.clone().homes().iter().enumerate() {
+            let spec = tenants.thread(&home.tenant.name, Hog);
+            run.spawn(spec);
+            if split == Some(number) {
+                let spec = tenants.thread(&home.tenant.name, Held);
+                run.spawn(spec);
+            }
+        }
+        settle(&mut run, &tenants);
+        let began_ns = run.machine.now_ns();
+        run.run_until(began_ns + 2_000 * MS);
+        for unit in check(&mut run, "one that is held").iter().filter(|unit| unit.received_ns > 0) {
+            assert!((0.595..0.605).contains(&(unit.received_ns as f64 / 2e9)), "{}", unit.received_ns);
+        }
+    });
 }
 
 /// CPUs without anything to do sleep, and are there when a slot of theirs begins for a thread that woke up elsewhere.

@@ -38,11 +38,10 @@ static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
 		q->lost_at_blackout[i] = q->account.lost_ns[i];
 }
 
-/* Under the queue's lock: counts a missed promise for the cause that took most; Rota itself if none is known. */
-static __always_inline void count_missed(struct queue_ctx *q)
+/* Under the queue's lock: counts a missed promise for the cause that took most, or for `cause` if none is counted. */
+static __always_inline void count_missed(struct queue_ctx *q, u32 cause)
 {
 	u64 most = 0;
-	u32 cause = ROTA_CAUSE_ROTA;
 	int i;
 
 	for (i = 0; i < ROTA_NR_CAUSES; i++) {
@@ -59,7 +58,7 @@ static __always_inline void count_missed(struct queue_ctx *q)
 }
 
 /* Under the queue's lock: service begins again. */
-static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u64 now)
+static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u32 cause, u64 now)
 {
 	u64 since = max_time(q->blackout_since, q->promised_from);
 
@@ -69,7 +68,7 @@ static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u
 	if (now - since > q->account.blackout_max_ns)
 		q->account.blackout_max_ns = now - since;
 	if (latency_ns && now - since > latency_ns)
-		count_missed(q);
+		count_missed(q, cause);
 }
 
 /* A promise that came into force opens the account anew; what was before was not promised. */
@@ -170,6 +169,7 @@ static __always_inline void read_stolen(u32 cpu, u64 *interrupt_ns, u64 *steal_n
 static __always_inline void turn_begins(struct cpu_ctx *c, u32 cpu, u32 level, u64 now)
 {
 	c->level = level;
+	c->decided = false;
 	c->turn_since = now;
 	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
 }
@@ -241,8 +241,11 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 	return 0;
 }
 
-/* A thread of the queue starts to run: its blackout, if there was one, ends. */
-__noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u64 now)
+/*
+ * A thread of the queue starts to run: its blackout, if there was one, ends. What nothing else has been counted for was
+ * `cause`.
+ */
+__noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct queue_ctx *q = queue_ctx(queue);
@@ -250,7 +253,7 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u64 now)
 	u64 late, latency_ns;
 	bool is_monitor;
 
-	if (!c || !q || !tenant)
+	if (!c || !q || !tenant || cause >= ROTA_NR_CAUSES)
 		return 0;
 	is_monitor = tenant->kind == ROTA_KIND_VM && queue == tenant->first_queue;
 	/* Only what is in a table is promised anything. */
@@ -265,10 +268,10 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u64 now)
 		late = now - max_time(c->slot_start, q->blackout_since);
 		if (c->level == ROTA_LEVEL_OWNER && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
 			late -= c->slot_lost_ns;
-			q->account.lost_ns[ROTA_CAUSE_ROTA] += late;
-			c->account.lost_ns[ROTA_CAUSE_ROTA] += late;
+			q->account.lost_ns[cause] += late;
+			c->account.lost_ns[cause] += late;
 		}
-		blackout_ends(q, latency_ns, now);
+		blackout_ends(q, latency_ns, cause, now);
 	}
 	bpf_spin_unlock(&q->lock);
 	return 0;
@@ -300,7 +303,7 @@ __noinline int blackout_restarts(u32 queue, u64 latency_ns, bool counts, u64 now
 	bpf_spin_lock(&q->lock);
 	if (!q->nr_running && q->blackout_since) {
 		if (counts)
-			blackout_ends(q, latency_ns, now);
+			blackout_ends(q, latency_ns, ROTA_CAUSE_ROTA, now);
 		blackout_begins(q, now);
 	}
 	bpf_spin_unlock(&q->lock);

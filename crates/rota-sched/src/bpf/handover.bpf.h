@@ -19,6 +19,10 @@
  * - Who queues a thread and finds that a slot has begun elsewhere tells that CPU (wake.bpf.h). If it does not find it,
  *   the slot's CPU comes to look after the counts have changed.
  *
+ * A higher class may take the CPU from a thread at any moment. The thread then goes back into its queue, and its vCPU
+ * is let go of (gives_way). Kernels before 6.19 cannot do the first, so there it is let go of when the slot is over,
+ * and the thread stays where it is until that CPU is free.
+ *
  * What a vCPU does outside of its slots it does on its *trailing CPU*, the one of its last slot, which is remembered
  * when a slot begins. If the vCPU sleeps, CPUs sleep through its slots as well, and the trailing CPU is an older one;
  * it matters only that there is one.

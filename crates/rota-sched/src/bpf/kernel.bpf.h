@@ -220,6 +220,9 @@ bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags) __ksym __weak;
 bool scx_bpf_dsq_move_to_local___v1(u64 dsq_id) __ksym __weak;
 bool scx_bpf_task_set_slice___v2(struct task_struct *p, u64 slice) __ksym __weak;
 
+/* From 6.19 on. Before, it may be called only while a CPU is taken away, from an operation that newer kernels drop. */
+void scx_bpf_reenqueue_local___v2___compat(void) __ksym __weak;
+
 static __always_inline void scx_insert(struct task_struct *p, u64 dsq, u64 slice, u64 enq_flags)
 {
 	if (bpf_ksym_exists(scx_bpf_dsq_insert___v2___compat))
@@ -257,6 +260,15 @@ static __always_inline void scx_set_slice(struct task_struct *p, u64 slice)
 		scx_bpf_task_set_slice___v2(p, slice);
 	else
 		p->scx.slice = slice;
+}
+
+/* What waits in this CPU's own queue comes through enqueue again in a moment. Whether the kernel can do that. */
+static __always_inline bool scx_reenqueue_local(void)
+{
+	if (!bpf_ksym_exists(scx_bpf_reenqueue_local___v2___compat))
+		return false;
+	scx_bpf_reenqueue_local___v2___compat();
+	return true;
 }
 
 /* Ends the scheduler with a reason; the kernel's own takes over. For broken invariants only. */

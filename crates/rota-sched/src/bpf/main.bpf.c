@@ -174,6 +174,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	if (!c)
 		return;
 	c->overtaken = false;
+	c->decided = true;
 	c->dozes = 0;
 	c->claimed = ROTA_NONE;
 	c->look_at = ROTA_NEVER;
@@ -241,10 +242,13 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u64 now = bpf_ktime_get_ns();
 	struct queue_ctx *q;
+	u32 cause;
 
 	if (!c || !t)
 		return;
 	settle_membership(p, now);
+	/* Until Linux 6.19 it has waited in this CPU's own queue, whatever slots began elsewhere: see gives_way. */
+	cause = c->other_since && !c->decided ? ROTA_CAUSE_HIGHER_CLASS : ROTA_CAUSE_ROTA;
 	settle_other(c, cpu, now);
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
 	if (c->overtaken && !is_bound_kernel_thread(p))
@@ -253,7 +257,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	starts_serving(c);
 	t->running = true;
 	t->run_since = now;
-	service_begins(cpu, t->m.queue, t->m.tenant, now);
+	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
 	stands_in(c, t, now);
 	q = queue_ctx(t->m.queue);
 	if (q && t->last_cpu != cpu)
@@ -280,6 +284,25 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	__sync_fetch_and_add(&q->fair_vtime, used * 100 / (tenant->weight ?: 100));
 }
 
+/*
+ * Another class takes the CPU, with dispatch not asked. A thread that has some of its slice left stays in the CPU's own
+ * queue, where no other CPU finds it that has a slot for it meanwhile: it has to come through enqueue.
+ */
+static __always_inline void gives_way(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
+{
+	struct rota_tenant *tenant = tenant_of(t->m.tenant);
+
+	if (c->decided || !tenant || is_bound_kernel_thread(p))
+		return;
+	if (p->scx.slice) {
+		if (!tenant->migrates && sole_vcpu(tenant, &t->m) != ROTA_NONE)
+			return;
+		if (!scx_reenqueue_local())
+			return;
+	}
+	serves_no_more(c);
+}
+
 void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *t = task_ctx(p);
@@ -292,6 +315,8 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	c->other_since = now;
 	settle_task(p, t, cpu, runnable, now);
 	stops_serving(c, now);
+	if (runnable)
+		gives_way(c, p, t);
 }
 
 void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)

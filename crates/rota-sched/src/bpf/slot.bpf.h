@@ -111,6 +111,7 @@ static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 	c->overtaken = true;
 	serves_no_more(c);
 	if (c->other_since) {
+		scx_reenqueue_local(); /* what was about to start may do so elsewhere */
 		settle_other(c, cpu, now);
 		c->other_since = now;
 	} else {

@@ -75,6 +75,7 @@ struct cpu_ctx {
 	bool housekeeping;
 	bool exclusive;	    /* in the table in force: see exclusive.bpf.h */
 	bool overtaken;	    /* a slot ended or its owner woke since dispatch last decided: see running */
+	bool decided;	    /* dispatch was asked since the present turn began */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
 	u32 dozes;	    /* it idles without a timer: see rouse */

@@ -31,9 +31,14 @@ enum Target {
 }
 
 impl Kernel<'_> {
-    /// Whether a task is on a run queue: `SCX_TASK_QUEUED`.
+    /// Whether a task is on one of this class' run queues: `SCX_TASK_QUEUED`.
     pub fn is_queued(&self, task: TaskId) -> bool {
-        self.ext.tasks[task.index()].queued
+        self.ext.tasks.get(task.index()).is_some_and(|task| task.queued)
+    }
+
+    /// What is left of a task's slice, in ns; 0 if it has never been of this class.
+    pub fn slice_ns(&self, task: TaskId) -> u64 {
+        self.ext.tasks.get(task.index()).map_or(0, |task| task.slice_ns)
     }
 
     /// `scx_bpf_create_dsq`. False if there is one of that number, or it is not for schedulers to make.
@@ -83,6 +88,12 @@ impl Kernel<'_> {
     /// `scx_bpf_error`: the scheduler ends.
     pub fn error(&mut self, message: String) {
         self.ext.fail(Exit::ERROR_BPF, message);
+    }
+
+    /// `scx_bpf_reenqueue_local`, as it is since Linux 6.19: at the end of what this CPU is doing.
+    pub fn reenqueue_local(&mut self) {
+        let this_cpu = self.machine.this_cpu();
+        self.ext.rq(this_cpu).queues_anew = true;
     }
 
     /// `scx_bpf_task_set_slice`.

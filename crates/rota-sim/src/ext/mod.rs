@@ -261,6 +261,18 @@ impl<S: Ops> Ext<S> {
         }
     }
 
+    /// `reenq_local`: hands the scheduler what waits in a CPU's own queue.
+    fn reenqueue(&mut self, machine: &mut Machine, cpu: CpuId) {
+        let mut waiting = Vec::new();
+        while let Some(task) = self.state.rq(cpu).local.take(0) {
+            self.state.task(task).place = Place::Nowhere;
+            waiting.push(task);
+        }
+        for task in waiting {
+            self.hand_over(machine, task, flags::ENQ_REENQ);
+        }
+    }
+
     fn kick(&mut self, machine: &mut Machine, kick: state::Kick) {
         let target = machine.cpu(kick.cpu);
         let current = target.current;
@@ -435,6 +447,9 @@ impl<S: Ops> Policy for Ext<S> {
     fn deferred(&mut self, machine: &mut Machine, cpu: CpuId) {
         if self.state.exit.is_some() && !self.state.bypassing {
             self.bypass(machine);
+        }
+        if std::mem::take(&mut self.state.rq(cpu).queues_anew) && !self.state.bypassing {
+            self.reenqueue(machine, cpu);
         }
         let rq = self.state.rq(cpu);
         if rq.deferred.is_empty() && rq.kicks.is_empty() {

@@ -12,6 +12,8 @@ pub mod flags {
     pub const ENQ_HEAD: u64 = 1 << 4;
     /// Before all others, and instead of what runs.
     pub const ENQ_PREEMPT: u64 = 1 << 32;
+    /// The task was in its CPU's own queue.
+    pub const ENQ_REENQ: u64 = 1 << 40;
     /// Nothing else is there for the CPU to run.
     pub const ENQ_LAST: u64 = 1 << 41;
     /// The task blocks.
@@ -104,6 +106,8 @@ pub struct Rq {
     pub kicks: Vec<Kick>,
     /// Tasks to be put into other CPUs' own queues at that end, and how.
     pub deferred: Vec<(TaskId, CpuId, u64)>,
+    /// What waits in this CPU's own queue is to be queued anew at that end.
+    pub queues_anew: bool,
 }
 
 /// Why the scheduler is no longer in charge: `struct scx_exit_info`.

@@ -25,6 +25,8 @@ struct Recorder {
     enqueue: Enqueue,
     dispatch: Dispatch,
     select_cpu: SelectCpu,
+    /// Has the CPU's own queue queued anew when a task stops.
+    queues_anew: bool,
 }
 
 impl Recorder {
@@ -35,6 +37,7 @@ impl Recorder {
             enqueue: |kernel, task, enq_flags| kernel.dsq_insert(task, QUEUE, SLICE, enq_flags),
             dispatch: |kernel, _, _| _ = kernel.move_to_local(QUEUE),
             select_cpu: |_, _, prev| prev,
+            queues_anew: false,
         }
     }
 
@@ -88,7 +91,10 @@ impl Ops for Recorder {
     fn running(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
         self.note(format!("running {} on {}", task.0, kernel.machine.task(task).cpu.0));
     }
-    fn stopping(&mut self, _: &mut Kernel<'_>, task: TaskId, runnable: bool) {
+    fn stopping(&mut self, kernel: &mut Kernel<'_>, task: TaskId, runnable: bool) {
+        if self.queues_anew {
+            kernel.reenqueue_local();
+        }
         self.note(format!("stopping {}{}", task.0, if runnable { "" } else { " blocked" }));
     }
     fn quiescent(&mut self, _: &mut Kernel<'_>, task: TaskId, deq_flags: u64) {
@@ -222,6 +228,19 @@ fn a_higher_class_takes_the_cpu_and_gives_it_back() {
     run.spawn(TaskSpec { realtime: Some(50), ..spec(Once(vec![Step::Compute(MS)])) });
     run.run_until(3 * MS);
     assert_eq!(log(&mut run)[..], ["stopping 0", "running 0 on 0"]);
+}
+
+/// What is queued anew is so when the switch is over, and is the scheduler's until it is dispatched again.
+#[test]
+fn a_cpus_own_queue_is_queued_anew_once_the_higher_class_has_the_cpu() {
+    let mut run = run_with(1, Recorder { queues_anew: true, ..Recorder::new() });
+    run.spawn(spec(Hog));
+    run.run_until(MS);
+    log(&mut run);
+    run.spawn(TaskSpec { realtime: Some(50), ..spec(Once(vec![Step::Compute(MS)])) });
+    assert_eq!(log(&mut run)[..], ["stopping 0", "enqueue 0"]);
+    run.run_until(3 * MS);
+    assert_eq!(log(&mut run)[..], ["dispatch after nobody", "running 0 on 0"]);
 }
 
 #[test]

@@ -230,6 +230,11 @@ extern "C" fn scx_bpf_error_bstr(format: *const c_char, data: *const u64, _: u32
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_reenqueue_local___v2___compat() {
+    context().kernel.reenqueue_local();
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_task_set_slice___v2(task: *const TaskStruct, slice_ns: u64) -> bool {
     context().kernel.set_slice(id(task), slice_ns);
     true

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
+use crate::ext::Kernel;
 use crate::ids::TaskId;
 use crate::machine::Machine;
 use crate::mask::CpuMask;
@@ -214,7 +215,8 @@ impl Shown {
     }
 
     /// What the scheduler is shown of a task, as it is now.
-    pub fn task(&mut self, machine: &Machine, id: TaskId, queued: bool) -> *mut TaskStruct {
+    pub fn task(&mut self, kernel: &Kernel<'_>, id: TaskId) -> *mut TaskStruct {
+        let machine = &*kernel.machine;
         while self.tasks.len() <= id.index() {
             self.tasks.push(ptr::null_mut());
         }
@@ -239,7 +241,8 @@ impl Shown {
             (*shown).migration_disabled = u16::from(task.held);
             (*shown).nr_cpus_allowed = task.nr_cpus_allowed as i32;
             (*shown).cpus_ptr = &raw const *task.affinity;
-            (*shown).scx.flags = if queued { SCX_TASK_QUEUED } else { 0 };
+            (*shown).scx.flags = if kernel.is_queued(id) { SCX_TASK_QUEUED } else { 0 };
+            (*shown).scx.slice = kernel.slice_ns(id);
             (*shown).scx.weight = task.weight;
             (*shown).pid = task.pid;
             (*shown).cgroups = &raw const (*cgroup).set;

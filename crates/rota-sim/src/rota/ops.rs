@@ -36,7 +36,7 @@ impl Model {
 
     /// What the scheduler is shown of a task.
     pub fn show(&mut self, kernel: &Kernel<'_>, task: TaskId) -> *mut TaskStruct {
-        self.shown.task(kernel.machine, task, kernel.is_queued(task))
+        self.shown.task(kernel, task)
     }
 
     /// A timer in an entry of an array; its number.

@@ -62,6 +62,7 @@ static int number_of(const struct task_struct *p)
 static struct task_struct *shown(int task)
 {
 	tasks[task].scx.flags = tasks_now[task].queued ? SCX_TASK_QUEUED : 0;
+	tasks[task].scx.slice = tasks_now[task].slice;
 	return &tasks[task];
 }
 
@@ -174,6 +175,36 @@ static void stop(int task, bool runnable)
 	operations()->stopping(shown(task), runnable);
 }
 
+/* A higher class has the CPU: what ran stays in the CPU's own queue until the scheduler has that queued anew. */
+static void give_up(int cpu)
+{
+	struct cpu *c = &cpus_now[cpu];
+	int prev = c->current;
+
+	c->current = NOBODY;
+	if (prev == NOBODY)
+		return;
+	stop(prev, true);
+	if (tasks_now[prev].slice)
+		local_push(cpu, prev);
+	else
+		enqueue(prev, 0);
+}
+
+/* Later, with the lock taken again. */
+static void queue_anew(int cpu)
+{
+	struct cpu *c = &cpus_now[cpu];
+
+	if (!c->queues_anew)
+		return;
+	c->queues_anew = false;
+	take(&c->lock);
+	while (c->nr_local)
+		enqueue(c->local[--c->nr_local], 0);
+	c->lock = false;
+}
+
 static void schedule(int cpu)
 {
 	struct cpu *c = &cpus_now[cpu];
@@ -186,6 +217,11 @@ static void schedule(int cpu)
 		tasks_now[prev].blocks = tasks_now[prev].queued = false;
 		stop(prev, false);
 		operations()->quiescent(shown(prev), 1);
+	}
+	if (c->taken) {
+		give_up(cpu);
+		c->lock = false;
+		return;
 	}
 	next = pick(cpu, prev);
 	if (next != prev) {
@@ -230,6 +266,7 @@ bool cpu_step(int cpu)
 	} else {
 		schedule(cpu);
 	}
+	queue_anew(cpu);
 	send_kicks(cpu);
 	return true;
 }
@@ -372,6 +409,11 @@ bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags)
 	}
 	local_push(cpu, task);
 	return true;
+}
+
+void scx_bpf_reenqueue_local___v2___compat(void)
+{
+	cpus_now[here()].queues_anew = true;
 }
 
 bool scx_bpf_task_set_slice___v2(struct task_struct *p, u64 slice)

@@ -24,6 +24,8 @@ struct kick {
 struct cpu {
 	bool lock; /* of its run queue */
 	bool resched;
+	bool taken; /* by a higher class, as soon as the CPU sees it, and for good */
+	bool queues_anew;
 	int current;
 	int local[TASKS];
 	int nr_local;

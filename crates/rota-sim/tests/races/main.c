@@ -82,6 +82,26 @@ static const struct scene scenes[] = {
 	 .starts = {1 * MS, 3 * MS},
 	 .then = 4 * MS,
 	 .wakes = 2},
+	{.name = "a higher class takes the CPU before the slot ends",
+	 .slots = {{0, 4000000}, {4000000, 8000000}},
+	 .capped = true,
+	 .awake = 1,
+	 .starts = {1 * MS, 3 * MS},
+	 .then = 4 * MS,
+	 .taken = true},
+	{.name = "a higher class takes the CPU from two threads",
+	 .slots = {{0, 4000000}, {4000000, 8000000}},
+	 .capped = true,
+	 .awake = 2,
+	 .starts = {1 * MS, 3 * MS},
+	 .then = 4 * MS,
+	 .taken = true},
+	{.name = "a higher class takes the CPU from the second level",
+	 .slots = {{0, 4000000}, {6000000, 9000000}},
+	 .awake = 1,
+	 .starts = {1 * MS, 5 * MS},
+	 .then = 6 * MS,
+	 .taken = true},
 };
 
 void tell_number(const char *name, unsigned long long value)
@@ -168,6 +188,10 @@ static void clock_works(int actor)
 
 static void blocker_works(int actor)
 {
+	if (scene->taken) {
+		yield_to_others();
+		cpus_now[0].taken = cpus_now[0].resched = true;
+	}
 	if (!scene->blocks)
 		return;
 	yield_to_others();

@@ -20,6 +20,7 @@ struct scene {
 	unsigned long long then;      /* the clock says this from some moment on */
 	int blocks;		      /* the task that blocks at some moment, + 1 */
 	int wakes;		      /* the task that is woken at some moment once it sleeps, + 1 */
+	_Bool taken;		      /* a higher class takes the first CPU at some moment, and keeps it */
 };
 
 void begin(const struct scene *scene);
