@@ -7,6 +7,8 @@
 //! its windows. A short slot either vanishes into a neighbour or grows to the minimum at a neighbour's cost. One for
 //! which no chain is found stays.
 
+use std::ops::Range;
+
 use crate::Slot;
 use crate::piece::Piece;
 
@@ -17,6 +19,7 @@ const CHAIN_MAX: u32 = 3;
 /// How many slots to either side of a short one are looked at. Further away there is a chain too rarely to be worth the
 /// search.
 const REACH: usize = 24;
+const _: () = assert!(2 * REACH < u64::BITS as usize, "a bit for each");
 /// One slot's chain may push another below the minimum's reach or free it, so all are tried again; more rounds than
 /// these find next to nothing.
 const ROUNDS_MAX: usize = 3;
@@ -33,12 +36,21 @@ pub(crate) fn dissolve(
     if slots.iter().all(|slot| slot.len_ns() >= min_ns) {
         return slots;
     }
-    let mut line =
-        Line { owners: pieces, min_ns, switch_ns, pieces: with_idle(&slots, length_ns), reach: 0..0 };
+    let mut line = Line {
+        owners: pieces,
+        min_ns,
+        switch_ns,
+        pieces: with_idle(&slots, length_ns),
+        reach: 0..0,
+        masks: vec![0; pieces.len() + 1],
+    };
+    let mut before = None;
     for _ in 0..ROUNDS_MAX {
-        if !line.round() {
+        let changes = line.round(before.as_deref());
+        if changes.is_empty() {
             break;
         }
+        before = Some(changes);
     }
     line.pieces.retain(|piece| piece.vcpu != IDLE);
     line.pieces
@@ -82,29 +94,51 @@ struct Line<'a> {
     /// Cover the CPU's length without a hole; idle time is a piece as well.
     pieces: Vec<Slot>,
     /// The pieces that may change now.
-    reach: std::ops::Range<usize>,
+    reach: Range<usize>,
+    /// Which of these each owner has, a bit for each.
+    masks: Vec<u64>,
+}
+
+/// Pieces that have changed: those within reach of a short one, which were this stretch of time.
+struct Touched {
+    short_ns: u64,
+    start_ns: u64,
+    end_ns: u64,
 }
 
 impl Line<'_> {
-    /// Tries every short slot once. Whether one was removed.
-    fn round(&mut self) -> bool {
-        let mut removed = false;
+    /// Tries every short slot once, but not those for which nothing has changed since the round `before` tried them.
+    /// What has changed now, in order.
+    fn round(&mut self, before: Option<&[Touched]>) -> Vec<Touched> {
+        let mut touched: Vec<Touched> = Vec::new();
         let mut at = 0;
         while at < self.pieces.len() {
-            let piece = self.pieces[at];
-            if piece.vcpu != IDLE && piece.len_ns() < self.min_ns && self.settle_piece(at) {
-                removed = true;
+            let Slot { start_ns: short_ns, vcpu, .. } = self.pieces[at];
+            if vcpu == IDLE || self.pieces[at].len_ns() >= self.min_ns {
+                at += 1;
+                continue;
+            }
+            self.reach = at.saturating_sub(REACH)..(at + REACH + 1).min(self.pieces.len());
+            let (start_ns, end_ns) =
+                (self.pieces[self.reach.start].start_ns, self.pieces[self.reach.end - 1].end_ns);
+            let is_new = before.is_none_or(|before| {
+                let later = before.partition_point(|touched| touched.short_ns < short_ns);
+                before.get(later).is_some_and(|touched| touched.start_ns < end_ns)
+                    || touched.last().is_some_and(|touched| touched.end_ns > start_ns)
+            });
+            if is_new && self.settle_piece(at) {
+                touched.push(Touched { short_ns, start_ns, end_ns });
                 at = self.tidy(at);
             } else {
                 at += 1;
             }
         }
-        removed
+        touched
     }
 
     /// Makes the short piece `at` vanish or grow.
     fn settle_piece(&mut self, at: usize) -> bool {
-        self.reach = at.saturating_sub(REACH)..(at + REACH + 1).min(self.pieces.len());
+        self.mark();
         let short = self.pieces[at].len_ns();
         let vanish = |line: &mut Self, side| {
             let Some(neighbour) = line.neighbour(at, side) else { return false };
@@ -178,22 +212,51 @@ impl Line<'_> {
         }
         // Idle time is everywhere; the search starts at the other end then.
         let from_misses = misses.vcpu != IDLE;
-        let (seeker, window) =
-            if from_misses { (misses.vcpu, misses.window) } else { (has.vcpu, has.window) };
-        for at in self.reach.clone() {
-            if self.pieces[at].vcpu != seeker || self.pieces[at].len_ns() == 0 {
+        let (seeker, other) = if from_misses { (misses, has) } else { (has, misses) };
+        let (window, last_window) = (self.window(seeker), self.window(other));
+        let ends = self.ends(other, &last_window, if from_misses { amount } else { 0 });
+        if ends == 0 {
+            return false;
+        }
+        // The last boundary is one with whom it has to end.
+        let mut open = self.mask(seeker.vcpu) & self.within(&window);
+        if moves == 1 {
+            open &= ends << 1 | ends >> 1;
+        }
+        while open != 0 {
+            let at = self.reach.start + open.trailing_zeros() as usize;
+            open &= open - 1;
+            let piece = self.pieces[at];
+            if piece.len_ns() == 0 {
                 continue;
             }
             for side in [Side::Left, Side::Right] {
+                let Some(neighbour) = self.neighbour(at, side) else { continue };
+                // What the seeker would get, or give.
+                let start_ns = match (side, from_misses) {
+                    (Side::Left, true) => piece.start_ns.saturating_sub(amount),
+                    (Side::Left, false) => piece.start_ns,
+                    (Side::Right, true) => piece.end_ns,
+                    (Side::Right, false) => piece.end_ns.saturating_sub(amount),
+                };
+                let is_within =
+                    |window: &Range<u64>| window.start <= start_ns && start_ns + amount <= window.end;
+                let next = self.pieces[neighbour].vcpu;
+                let leads_on = match moves {
+                    1 => next == other.vcpu && is_within(&last_window),
+                    2 => next == other.vcpu || self.touch(next, ends),
+                    _ => true,
+                };
+                if !leads_on || !is_within(&window) {
+                    continue;
+                }
                 let done = if from_misses {
                     self.transfer(at, side, amount, |line, loses, wins| {
-                        wins.window == window && line.close(loses, has, amount, moves - 1)
+                        wins == misses && line.close(loses, has, amount, moves - 1)
                     })
                 } else {
-                    self.neighbour(at, side).is_some_and(|other| {
-                        self.transfer(other, opposite(side), amount, |line, loses, wins| {
-                            loses.window == window && line.close(misses, wins, amount, moves - 1)
-                        })
+                    self.transfer(neighbour, opposite(side), amount, |line, loses, wins| {
+                        loses == has && line.close(misses, wins, amount, moves - 1)
                     })
                 };
                 if done {
@@ -202,6 +265,59 @@ impl Line<'_> {
             }
         }
         false
+    }
+
+    /// Notes which pieces within reach are whose.
+    fn mark(&mut self) {
+        self.masks.fill(0);
+        for (place, piece) in self.pieces[self.reach.clone()].iter().enumerate() {
+            let owner = (piece.vcpu as usize).min(self.owners.len());
+            self.masks[owner] |= 1 << place;
+        }
+    }
+
+    fn mask(&self, vcpu: u32) -> u64 {
+        self.masks[(vcpu as usize).min(self.owners.len())]
+    }
+
+    /// The pieces of an account that can give away `amount` in its `window`, or get some where that is nothing.
+    fn ends(&self, account: Account, window: &Range<u64>, amount: u64) -> u64 {
+        let mut ends = self.mask(account.vcpu) & self.within(window);
+        let mut open = ends;
+        while open != 0 {
+            let piece = &self.pieces[self.reach.start + open.trailing_zeros() as usize];
+            if piece.len_ns() == 0 || !self.may_lose(piece, amount) {
+                ends &= !(open & open.wrapping_neg());
+            }
+            open &= open - 1;
+        }
+        ends
+    }
+
+    /// The pieces that are in a window or touch it.
+    fn within(&self, window: &Range<u64>) -> u64 {
+        if window.end == u64::MAX {
+            return u64::MAX;
+        }
+        let pieces = &self.pieces[self.reach.clone()];
+        let first = pieces.partition_point(|piece| piece.end_ns < window.start);
+        let end = pieces.partition_point(|piece| piece.start_ns <= window.end);
+        (1 << end) - (1 << first)
+    }
+
+    /// Whether one of the vCPU's pieces is next to one of `others`.
+    fn touch(&self, vcpu: u32, others: u64) -> bool {
+        self.mask(vcpu) & (others << 1 | others >> 1) != 0
+    }
+
+    /// When an account's window is.
+    fn window(&self, account: Account) -> Range<u64> {
+        if account.vcpu == IDLE {
+            return 0..u64::MAX;
+        }
+        let Piece { period, offset, deadline, .. } = self.owners[account.vcpu as usize];
+        let start_ns = account.window * period + offset;
+        start_ns..start_ns + deadline
     }
 
     /// The next piece on that side within reach.
