@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::flow::Part;
+use crate::gather::gather;
 use crate::joint::Joint;
 use crate::period::{HYPERPERIOD_NS, Task};
 use crate::piece::{Load, Piece};
@@ -216,10 +217,15 @@ impl Draft {
                 let load = &self.loads[cpu];
                 Load { tasks: load.tasks.iter().map(place).collect(), ..load.clone() }
             };
-            let joint = (cpus.len() > 1).then(|| Joint {
-                loads: cpus.iter().map(local).collect(),
-                is_split: cpus.iter().all(|&cpu| !self.is_clustered[cpu]),
-                is_open: vcpus.iter().all(|&vcpu| may_use(vcpu, &cpus)),
+            let joint = (cpus.len() > 1).then(|| {
+                let loads = cpus.iter().map(local).collect();
+                let is_split = cpus.iter().all(|&cpu| !self.is_clustered[cpu]);
+                let may_use_one = |vcpu: usize, cpu: usize| may_use(vcpus[vcpu], &[cpus[cpu]]);
+                Joint {
+                    loads: if is_split { loads } else { gather(loads, vcpus.len(), may_use_one) },
+                    is_split,
+                    is_open: vcpus.iter().all(|&vcpu| may_use(vcpu, &cpus)),
+                }
             });
             Group { cpus, vcpus, joint }
         };

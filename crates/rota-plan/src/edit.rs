@@ -185,7 +185,7 @@ impl<'a> Edit<'a> {
         };
         let layout = wanted.lay_out(self.ground.placement, &mut self.ground.known).ok()?;
         let storable =
-            layout.groups.iter().all(|(_, made)| made.as_deref().is_none_or(Timetable::has_few_slices));
+            layout.groups.iter().all(|(_, made)| made.as_deref().is_none_or(Timetable::is_storable));
         let member = |&vcpu: &u32| Member {
             task: layout.tasks[vcpu as usize],
             owner: Owner::Vcpu(vcpus[vcpu as usize]),
@@ -309,7 +309,7 @@ impl<'a> Edit<'a> {
             if !carried.members.is_empty() && !carried.is_whole() {
                 let tasks = carried.members.iter().map(|member| member.task).collect();
                 let made = self.ground.known.timetable(tasks, None).ok();
-                carried.timetable = made.filter(|timetable| timetable.has_few_slices());
+                carried.timetable = made.filter(|timetable| timetable.is_storable());
                 if carried.timetable.is_none() {
                     if carried.members.iter().any(|member| newcomers.contains(&member.owner)) {
                         return Err(group);

@@ -150,6 +150,18 @@ pub enum Infeasible {
         /// Who is planned there, separated by commas.
         tenants: String,
     },
+    /// What is left for a vCPU lies on too many CPUs, whose other vCPUs may not go elsewhere.
+    #[error(
+        "tenant `{tenant}`: vCPU {index} would need slots on more than {max} CPUs, because too little is free on each \
+         and their other vCPUs may use no others; lower its share or widen their affinities",
+        max = crate::VCPU_CPUS_MAX
+    )]
+    Scattered {
+        /// The tenant's name.
+        tenant: String,
+        /// Which of its vCPUs.
+        index: u32,
+    },
     /// A CPU's shortest slot is so short that its part of the table would not fit the table's format.
     #[error(
         "CPU {cpu}: its shortest slot would be {slot} in a length of {length}, more than {limit} slices; \

@@ -25,7 +25,7 @@ impl Joint {
         if self.is_split {
             let grown = |tasks: &[Task]| grow(&self.loads, tasks, terms.load_max);
             let split = Timetable::settle(as_split(&self.loads, tasks), terms, grown);
-            if let Some(split) = split.ok().filter(Timetable::has_few_slices) {
+            if let Some(split) = split.ok().filter(Timetable::is_storable) {
                 return Ok(Timetable { method: Method::Split, ..split });
             }
         }
@@ -82,9 +82,7 @@ fn clustered(cluster: &Cluster, tasks: &[Task], terms: &Terms) -> Result<Timetab
         for way in [Way::Multiples, Way::Equal, Way::Afresh] {
             let loads = |tasks: &[Task]| cluster.loads(tasks, block, way, terms.load_max, terms.slot_min_ns);
             match Timetable::settle(cluster.tasks(tasks, block, way, terms.costs.switch_ns), terms, loads) {
-                Ok(timetable)
-                    if timetable.has_few_slices() && !timetable.has_cut_budgets(terms.slot_min_ns) =>
-                {
+                Ok(timetable) if timetable.is_storable() && !timetable.has_cut_budgets(terms.slot_min_ns) => {
                     return Ok(Timetable { method: Method::Clustered, ..timetable });
                 }
                 Ok(timetable) => {
@@ -96,12 +94,13 @@ fn clustered(cluster: &Cluster, tasks: &[Task], terms: &Terms) -> Result<Timetab
                 Err(tasks) => wanted = wanted.or(Some(tasks)),
             }
         }
-        if best.as_ref().is_some_and(Timetable::has_few_slices) {
+        if best.as_ref().is_some_and(Timetable::is_storable) {
             break;
         }
     }
     match best {
-        Some(best) if best.has_few_slices() || wanted.is_none() => {
+        // What is scattered will be so however much more everybody needs.
+        Some(best) if best.is_storable() || wanted.is_none() || best.scattered().is_some() => {
             Ok(Timetable { method: Method::Clustered, ..best })
         }
         _ => Err(wanted.unwrap_or_else(|| tasks.to_vec())),

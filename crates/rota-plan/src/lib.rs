@@ -9,7 +9,7 @@
 //! 4. `period` turns a reservation into a periodic task (budget C, period T).
 //! 5. `partition` gives every task one CPU. If that fails, `flow` divides the loads, and `divide` says how each vCPU
 //!    that it divides is served: in pieces that run one after another (`split`), or in a cluster of CPUs (`cluster`,
-//!    `wrap`).
+//!    `wrap`). `gather` keeps each within the CPUs that a table can name for it.
 //! 6. `edf` simulates earliest-deadline-first on each CPU until its slots repeat.
 //! 7. `dissolve` removes slots that are too short, moving work only where every promise stays kept.
 //!
@@ -32,6 +32,7 @@ mod edf;
 mod edit;
 mod exclusive;
 mod flow;
+mod gather;
 mod infeasible;
 mod joint;
 mod known;
@@ -59,4 +60,4 @@ pub use plan::{Options, plan};
 pub use planner::{Change, Edits, Planner};
 pub use reason::{Period, Place, Reason, explain};
 pub use rota_model::Placement;
-pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot};
+pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot, VCPU_CPUS_MAX};

@@ -81,8 +81,15 @@ impl Ground {
         let wanted = Wanted { model, demands: &demands, wholes: &wholes, cpus, capacity, journal };
         let layout = wanted.lay_out(self.placement, &mut self.known)?;
         for (group, timetable) in &layout.groups {
-            let sliced = timetable.as_ref().filter(|timetable| !timetable.has_few_slices());
-            if let Some((place, sliced)) = sliced.and_then(|timetable| timetable.most_sliced()) {
+            let Some(timetable) = timetable.as_ref().filter(|timetable| !timetable.is_storable()) else {
+                continue;
+            };
+            if let Some(place) = timetable.scattered() {
+                let demand = &demands[group.vcpus[place] as usize];
+                let tenant = model.tenants[demand.tenant as usize].name.clone();
+                return Err(Infeasible::Scattered { tenant, index: demand.index });
+            }
+            if let Some((place, sliced)) = timetable.most_sliced() {
                 return Err(Infeasible::Slices {
                     cpu: cpus[group.cpus[place]],
                     slot_ns: sliced.slot_min_ns(),

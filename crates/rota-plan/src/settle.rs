@@ -7,7 +7,7 @@ use crate::edf::simulate;
 use crate::net::{Lane, Service, services};
 use crate::period::{HYPERPERIOD_NS, Task};
 use crate::piece::Load;
-use crate::timetable::{SLICES_MAX, SLOT_MIN_NS};
+use crate::timetable::{SLICES_MAX, SLOT_MIN_NS, VCPU_CPUS_MAX};
 use crate::{Method, Slot};
 
 /// Budgets follow what changes of task turn out to take: up and down for the first rounds, after which next to all have
@@ -97,8 +97,25 @@ impl Timetable {
     }
 
     /// Whether the table's format has room for it.
-    pub fn has_few_slices(&self) -> bool {
-        self.cpus.iter().all(|cpu| cpu.slices() <= SLICES_MAX)
+    pub fn is_storable(&self) -> bool {
+        self.cpus.iter().all(|cpu| cpu.slices() <= SLICES_MAX) && self.scattered().is_none()
+    }
+
+    /// A task with slots on more CPUs than the table's format allows, by place.
+    pub fn scattered(&self) -> Option<usize> {
+        if self.cpus.len() <= VCPU_CPUS_MAX {
+            return None;
+        }
+        let mut on = vec![(0, usize::MAX); self.tasks.len()];
+        for (number, cpu) in self.cpus.iter().enumerate() {
+            for slot in &cpu.slots {
+                let (count, last) = &mut on[slot.vcpu as usize];
+                if std::mem::replace(last, number) != number {
+                    *count += 1;
+                }
+            }
+        }
+        on.into_iter().position(|(count, _)| count > VCPU_CPUS_MAX)
     }
 
     /// Whether a slot is short although its owner's budget is not: other periods might give it a longer one. (A budget
@@ -115,7 +132,7 @@ impl Timetable {
             self.cpus.iter().map(|cpu| count(&cpu.slots) as u64 * (HYPERPERIOD_NS / cpu.length_ns)).sum()
         };
         let short = |slots: &[Slot]| slots.iter().filter(|slot| slot.len_ns() < slot_min_ns).count();
-        (!self.has_few_slices(), per_hyperperiod(&short), per_hyperperiod(&<[Slot]>::len))
+        (!self.is_storable(), per_hyperperiod(&short), per_hyperperiod(&<[Slot]>::len))
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn timetable(tasks: &[Task], terms: &Terms) -> Result<Timetable, Vec<
     let bases = CANDIDATES.into_iter().filter(|base| (shortest.div_ceil(2)..=shortest).contains(base));
     for base in bases {
         let is_good = |best: &Timetable| {
-            best.has_few_slices() && (base < shortest || !best.has_cut_budgets(terms.slot_min_ns))
+            best.is_storable() && (base < shortest || !best.has_cut_budgets(terms.slot_min_ns))
         };
         if best.as_ref().map_or(base < shortest, is_good) {
             break;
@@ -40,7 +40,7 @@ pub(crate) fn timetable(tasks: &[Task], terms: &Terms) -> Result<Timetable, Vec<
         }
     }
     match (&best, wanted) {
-        (Ok(timetable), Some(wanted)) if !timetable.has_few_slices() => Err(wanted),
+        (Ok(timetable), Some(wanted)) if !timetable.is_storable() => Err(wanted),
         _ => best,
     }
 }

@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use crate::edf::{check, largest_fixed};
 use crate::period::{HYPERPERIOD_NS, lcm};
 use crate::piece::{Load, Piece};
+use crate::timetable::VCPU_CPUS_MAX;
 
 /// So many CPUs with most room are tried for each piece.
 const TRIED: usize = 8;
@@ -42,7 +43,7 @@ pub(crate) fn split(
     let rounds = HYPERPERIOD_NS / period;
     let mut cuts: Vec<(usize, Piece)> = Vec::new();
     let (mut offset, mut left) = (0, uncut.net);
-    loop {
+    while cuts.len() < VCPU_CPUS_MAX {
         let is_open = |place: &&usize| cuts.iter().all(|(taken, _)| taken != *place);
         let far = |place: usize| cuts.last().map_or(0, |&(last, _)| distance(last, place));
         if !cuts.is_empty() {
@@ -75,6 +76,7 @@ pub(crate) fn split(
         offset += budget;
         left -= budget - cost;
     }
+    None
 }
 
 /// The first `count` in order.

@@ -14,6 +14,10 @@ pub const SLICES_MAX: u64 = 65_536;
 /// need more than [`SLICES_MAX`] slices.
 pub const SLOT_MIN_NS: u64 = HYPERPERIOD_NS.div_ceil(SLICES_MAX);
 
+/// On so many CPUs one vCPU may have slots (`ROTA_VCPU_CPUS_MAX` of the table's format): the scheduler looks at all of
+/// them when the vCPU wakes up.
+pub const VCPU_CPUS_MAX: usize = 64;
+
 /// The timetable of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rota_model::{
     Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Spare, Tenant, TenantId, Topology,
 };
-use rota_plan::{CpuPlan, Options, Plan, Planner, Slot, plan};
+use rota_plan::{CpuPlan, Infeasible, Options, Plan, Planner, Slot, plan};
 use rota_table::{certify, encode};
 use rotad::planning::{promises, source};
 
@@ -213,6 +213,50 @@ fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
         alone > EDITED && [full, refused, taken].iter().all(|&count| count > EDITED / 10),
         "too few of some"
     );
+}
+
+/// 101 vCPUs of 0.99 on 100 CPUs: each has a hundredth of the last one to give, which may not have slots on all of them.
+#[test]
+fn what_is_free_on_a_hundred_cpus_is_gathered() {
+    const CPUS: u32 = 100;
+    let cpus: CpuSet = (0..CPUS).collect();
+    let host = Host {
+        topology: Topology::flat(&cpus),
+        cpus,
+        housekeeping: CpuSet::default(),
+        floor_ppb: 0,
+        slot_min_ns: Host::SLOT_MIN_NS,
+        placement: Placement::WorstFit,
+        costs: Costs::default(),
+        spares: Vec::new(),
+    };
+    let planned = |affinity: &dyn Fn(u32) -> Option<CpuSet>| {
+        let tenant = |number| Tenant {
+            name: format!("vm-{number}"),
+            class: Class::Reserved(Reservation {
+                share: Share::from_fraction(0.99).expect("a share"),
+                latency_ns: 20_000_000 + 100_000 * u64::from(number),
+                capped: true,
+            }),
+            vcpus: 1,
+            affinity: affinity(number),
+            pinned: false,
+            exclusive_cores: false,
+            matcher: None,
+        };
+        let model = Model { host: host.clone(), tenants: (0..=CPUS).map(tenant).collect() };
+        let ids: Vec<TenantId> = (0..=CPUS).collect();
+        plan(&model, &Options::default()).map(|plan| {
+            let bytes = encode(&source(&plan, &ids)).expect("it can be encoded");
+            certify(&bytes, &promises(&model, &ids), model.host.costs).expect("it keeps its promises");
+        })
+    };
+    planned(&|_| None).expect("they fit, wherever they may go");
+    let pair = |number| [number / 2 * 2, number / 2 * 2 + 1];
+    planned(&|number| (number < CPUS).then(|| pair(number).into_iter().collect()))
+        .expect("they fit, in pairs");
+    let refused = planned(&|number| (number < CPUS).then(|| [number].into_iter().collect()));
+    assert_eq!(refused, Err(Infeasible::Scattered { tenant: format!("vm-{CPUS}"), index: 0 }));
 }
 
 /// The thesis' host (section 6.1): 176 vCPUs of a quarter on 44 of 48 CPUs. Its own tables were up to 4 MB large.
