@@ -461,6 +461,7 @@ impl<'a, E: Enactor> Session<'a, E> {
             edit_refused: self.edit_refused.clone(),
             tenants,
             cpus: self.accounts.cpus(),
+            spares: self.life.spares(),
         }
     }
 }

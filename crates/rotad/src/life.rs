@@ -25,7 +25,7 @@ use rota_table::Certified;
 
 use crate::cgroup::Found;
 use crate::planning::{Grants, Proposer, propose};
-use crate::status::State;
+use crate::status::{SpareStatus, State};
 use admission::Admission;
 pub use event::{Action, Event};
 use told::Told;
@@ -40,6 +40,8 @@ struct Table {
     length_ns: u64,
     vcpus: usize,
     cpus: usize,
+    /// How many of each kind that the host is to have.
+    spares: Vec<u32>,
     grants: Grants,
     host: Option<Host>,
     /// Once it is published.
@@ -135,6 +137,12 @@ impl Life {
     /// Generation and length in ns of the table in force; zeros before the first.
     pub fn table(&self) -> (u64, u64) {
         (self.in_force.generation, self.in_force.length_ns)
+    }
+
+    /// The spares beside the table in force.
+    pub fn spares(&self) -> Vec<SpareStatus> {
+        let Table { host, spares, .. } = &self.in_force;
+        host.as_ref().map(|host| SpareStatus::all(host, spares)).unwrap_or_default()
     }
 
     /// The tenants that are here or leaving, by number.
@@ -369,6 +377,7 @@ impl Life {
             length_ns: proposal.length_ns,
             vcpus: proposal.vcpus,
             cpus: proposal.cpus,
+            spares: proposal.spares,
             grants,
             host: Some(host),
             adopted_at_ns: None,

@@ -24,6 +24,8 @@ pub struct Proposal {
     pub vcpus: usize,
     /// How many CPUs have slots in it.
     pub cpus: usize,
+    /// How many spares of each kind of the host are ready.
+    pub spares: Vec<u32>,
     /// What was planned for it; on other CPUs it has the slots of the proposal before.
     pub change: Change,
 }
@@ -79,7 +81,8 @@ impl Proposer {
         let bytes = encode(&source(&plan, &ids))?;
         let table = certify(&bytes, &promises(model, &ids), host.costs)?;
         let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
-        Ok(Proposal { table, length_ns: plan.table_length_ns, vcpus: plan.vcpus.len(), cpus, change })
+        let (length_ns, vcpus, spares) = (plan.table_length_ns, plan.vcpus.len(), plan.spares);
+        Ok(Proposal { table, length_ns, vcpus, cpus, spares, change })
     }
 }
 

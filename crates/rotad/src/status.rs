@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use rota_model::{Host, Spare};
 use serde::{Deserialize, Serialize};
 
 /// Where the daemon listens unless told otherwise.
@@ -38,6 +39,35 @@ pub struct Status {
     pub tenants: Vec<TenantStatus>,
     /// The CPUs that the scheduler knows.
     pub cpus: Vec<CpuStatus>,
+    /// What is prepared for who comes next, as far as the table in force has room for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<SpareStatus>,
+}
+
+/// One kind of `[host] spares`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpareStatus {
+    /// Of one CPU.
+    pub share: f64,
+    /// The longest wait, in ns.
+    pub latency_ns: u64,
+    /// How many there are to be.
+    pub count: u32,
+    /// How many of these are ready.
+    pub ready: u32,
+}
+
+impl SpareStatus {
+    /// Each kind that a host is to have, of which so many are `ready`.
+    pub fn all(host: &Host, ready: &[u32]) -> Vec<SpareStatus> {
+        let one = |(spare, &ready): (&Spare, &u32)| SpareStatus {
+            share: spare.share.fraction(),
+            latency_ns: spare.latency_ns,
+            count: spare.count,
+            ready,
+        };
+        host.spares.iter().zip(ready).map(one).collect()
+    }
 }
 
 /// What a tenant is to the daemon.
@@ -273,6 +303,7 @@ mod tests {
             edit_refused: None,
             tenants: Vec::new(),
             cpus: Vec::new(),
+            spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
         }
     }
 

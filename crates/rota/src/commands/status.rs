@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rotad::status::{ByCause, SOCKET, State, Status, TenantStatus, ask};
+use rotad::status::{ByCause, SOCKET, SpareStatus, State, Status, TenantStatus, ask};
 
 use super::{Failure, print, print_json};
 
@@ -43,6 +43,9 @@ fn text(status: &Status) -> String {
         notes(tenant, &mut text);
     }
     text.push('\n');
+    for SpareStatus { share, latency_ns, count, ready } in &status.spares {
+        text += &format!("spares: {ready} of {count} ready of share {share}, {}\n", ns(*latency_ns));
+    }
     for cpu in &status.cpus {
         text += &format!(
             "CPU {}: table {}, idle {:.1} %, background {:.1} %, second level {:.1} %{}\n",
@@ -178,6 +181,7 @@ mod tests {
             edit_refused: None,
             tenants: vec![web, tenant("db", None)],
             cpus: vec![],
+            spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
         };
         let expected = "\
 table 3 in force, 102.703 ms long; scheduling for 12 s; shares in CPUs over the last 5.0 s
@@ -188,6 +192,7 @@ db      reserved  absent         -         -       -         -         -       -
 web-0: missed its bound by: higher scheduling classes 2
 web-0: lost in its slots to: kernel threads 120.0 us
 
+spares: 1 of 2 ready of share 0.25, 20.00 ms
 ";
         assert_eq!(text(&status), expected);
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use rota_model::Model;
 use rota_plan::Plan;
+use rotad::status::SpareStatus;
 use serde::{Deserialize, Serialize};
 
 use super::vcpu_name;
@@ -17,6 +18,9 @@ pub struct Table<'a> {
     pub cpus: Vec<Cpu<'a>>,
     #[serde(borrow)]
     pub vcpus: Vec<Vcpu<'a>>,
+    /// Their time is in no slot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<SpareStatus>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +92,12 @@ impl Table<'_> {
             method: vcpu.method.to_string(),
             reason: None,
         });
-        Table { table_length_ns: plan.table_length_ns, cpus: cpus.collect(), vcpus: vcpus.collect() }
+        Table {
+            table_length_ns: plan.table_length_ns,
+            cpus: cpus.collect(),
+            vcpus: vcpus.collect(),
+            spares: SpareStatus::all(&model.host, &plan.spares),
+        }
     }
 }
 
@@ -104,6 +113,7 @@ pub fn render_json(plan: &Plan, model: &Model, reasons: Vec<String>) -> serde_js
 
 #[cfg(test)]
 mod tests {
+    use rota_model::{Share, Spare};
     use serde_json::json;
 
     use super::super::tests::small;
@@ -142,5 +152,20 @@ mod tests {
             text.starts_with("{\"table_length_ns\":12837825,\"cpus\":[{\"cpu\":0,\"length_ns\":"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn spares_are_counted() {
+        let (mut plan, mut model) = small();
+        let share = Share::from_fraction(0.25).unwrap();
+        model.host.spares = vec![Spare { share, latency_ns: 20_000_000, count: 2 }];
+        plan.spares = vec![1];
+        let text = render_json(&plan, &model, Vec::new()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            json["spares"],
+            json!([{"share": 0.25, "latency_ns": 20_000_000, "count": 2, "ready": 1}])
+        );
+        assert_eq!(serde_json::from_str::<Table>(&text).unwrap().spares, SpareStatus::all(&model.host, &[1]));
     }
 }
