@@ -413,3 +413,22 @@ fn a_paper_s_figure_comes_again() {
     assert!(err.contains("001-fig6") && err.contains("003-fig6.3"), "{err}");
     folder.expect(2, &["sim", "--paper", "001-fig6", "rota.toml"]);
 }
+
+/// The lab's scenarios are the simulator's too: the same tenants, with something that stands for each program.
+#[test]
+fn a_scenario_of_the_lab_is_simulated() {
+    let folder = Folder::new("");
+    let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rota-lab/scenarios");
+    for (name, tenants) in [("one-cpu.toml", 5), ("demo.toml", 9)] {
+        let path = scenarios.join(name);
+        let (json, _) = folder.expect(0, &["sim", path.to_str().unwrap(), "--policy", "rota", "--json"]);
+        let runs: Value = serde_json::from_str(&json).unwrap();
+        let found = runs[0]["tenants"].as_array().unwrap();
+        assert_eq!(found.len(), tenants);
+        assert!(found.iter().all(|tenant| tenant["received_share"].as_f64().unwrap() > 0.0), "{json}");
+    }
+    let text = fs::read_to_string(scenarios.join("one-cpu.toml")).unwrap();
+    fs::write(folder.path("lab.toml"), text.replace("--pipe", "--matrix")).unwrap();
+    let (_, err) = folder.expect(2, &["sim", "lab.toml"]);
+    assert!(err.contains("stress-ng --matrix 1") && err.contains("--pipe"), "{err}");
+}

@@ -7,6 +7,7 @@
 mod dsq;
 mod idle;
 mod kernel;
+mod order;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::task::State;
 use idle::IdleMasks;
 pub use kernel::{DsqIter, Kernel};
+pub use order::{Order, PAIRS};
 pub use state::{Exit, flags};
 use state::{ExtState, ExtTask, GLOBAL, Place, Rq};
 

@@ -472,3 +472,36 @@ fn mistakes_end_the_scheduler() {
         assert_eq!(run.policy.exited().map(|exit| exit.message.as_str()), Some(message));
     }
 }
+
+/// Everything that can happen to tasks, at random: operations come in an order that the kernel has, and each pair of
+/// them that the model makes is one that is known.
+#[test]
+fn operations_come_in_the_kernel_s_order() {
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in 0..20 {
+        let mut order = Order::default();
+        let mut run = run_with(2, Recorder { flags: 0, ..Recorder::new() });
+        let mut rng = crate::Rng::new(seed, 0);
+        let mut step = || match rng.below(4) {
+            0 => Step::SleepUntil(rng.below(200 * MS)),
+            1 => Step::Yield,
+            _ => Step::Compute(rng.between(1, 10 * MS)),
+        };
+        let lives: Vec<Vec<Step>> =
+            (0..5).map(|_| (0..20).map(|_| step()).chain([Step::Exit]).collect()).collect();
+        let tasks: Vec<TaskId> = lives.into_iter().map(|life| run.spawn(spec(Once(life)))).collect();
+        let higher = Once(vec![Step::SleepUntil(20 * MS), Step::Compute(MS)]);
+        run.spawn(TaskSpec { realtime: Some(50), ..spec(higher) });
+        for round in 1..20 {
+            run.run_until(round * 10 * MS);
+            let task = tasks[rng.below(5) as usize];
+            let cpus = on(&run, [&[0][..], &[1], &[0, 1]][rng.below(3) as usize]);
+            if run.machine.task(task).state != State::Dead {
+                run.set_affinity(task, cpus);
+            }
+        }
+        log(&mut run).iter().for_each(|line| order.see(line).unwrap());
+        seen.extend(order.pairs());
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), PAIRS);
+}

@@ -22,7 +22,7 @@ use crate::{parallel, plan, report, sim};
 /// Rota cannot keep all promises.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What is simulated: a configuration with workloads; see examples/sim.toml
+    /// What is simulated: a configuration with workloads, see examples/sim.toml; or a scenario of the lab's
     #[arg(required_unless_present = "paper")]
     scenario: Option<PathBuf>,
     /// A paper's figure or table again, what was published beside what comes out
@@ -126,8 +126,12 @@ fn paper(figure: &papers::Figure, arguments: &Arguments) -> Result<(), Failure> 
 
 fn read(path: &Path) -> Result<Scenario, Failure> {
     let name = path.display().to_string();
-    let text =
+    let mut text =
         std::fs::read_to_string(path).with_context(|| format!("reading {name}")).map_err(Failure::Usage)?;
+    if sim::lab::is_lab(&text) {
+        let translated = rota_lab::scenario::Scenario::load(path).and_then(|lab| sim::lab::translated(&lab));
+        text = translated.map_err(Failure::Usage)?;
+    }
     Scenario::parse(&Source { path: name, text }).map_err(|errors| Failure::Usage(errors.into()))
 }
 

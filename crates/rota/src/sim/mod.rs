@@ -1,5 +1,7 @@
 //! What the simulator has found, as programs read it and as a report shows it.
 
+pub mod lab;
+
 use rota_lab::scenario::result::{Blackouts, TenantResult};
 use rota_model::{Class, Reservation};
 use rota_sim::observe::UnitMetrics;

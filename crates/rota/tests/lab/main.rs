@@ -8,6 +8,7 @@
 mod churn;
 mod crowd;
 mod edits;
+mod fidelity;
 mod guest;
 mod handover;
 mod hog;

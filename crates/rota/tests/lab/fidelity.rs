@@ -1,0 +1,55 @@
+//! The simulator is held against real kernels: one scenario in both, in time that nothing else takes from.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A tenant's share may differ by so much of a CPU.
+const SHARE: f64 = 0.01;
+
+/// A longest blackout may differ by what is declared of either of its ends: a change of tasks, and an interrupt or a
+/// kernel thread beside it (see `promises`).
+const BLACKOUT_NS: u64 = 2 * (20_000 + 500_000);
+
+/// Share, and longest blackout in ns.
+type Found = (f64, u64);
+
+/// What each tenant got, by name.
+fn run(arguments: &[&str]) -> Vec<(String, Found)> {
+    let output = Command::new(env!("CARGO_BIN_EXE_rota")).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let tenants = runs[0]["tenants"].as_array().unwrap();
+    let found = |tenant: &Value| {
+        let longest_ns = tenant["blackouts"]["longest_ns"].as_u64().unwrap();
+        (
+            tenant["name"].as_str().unwrap().to_owned(),
+            (tenant["received_share"].as_f64().unwrap(), longest_ns),
+        )
+    };
+    tenants.iter().map(found).collect()
+}
+
+fn scenario(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rota-lab/scenarios").join(name)
+}
+
+/// Everybody has the same in the lab and in the simulator.
+#[test]
+#[ignore = "boots a guest"]
+fn the_simulator_gives_what_a_real_kernel_gives() {
+    let path = scenario("one-cpu.toml");
+    let path = path.to_str().unwrap();
+    let lab = run(&["lab", path, "--clock", "instructions", "--policies", "rota", "--json"]);
+    let sim = run(&["sim", path, "--policy", "rota", "--json"]);
+    for ((name, real), (same, simulated)) in lab.iter().zip(&sim) {
+        assert_eq!(name, same);
+        assert!((real.0 - simulated.0).abs() < SHARE, "{name}: {real:?}, simulated {simulated:?}");
+        // Who has no promise waits for the floor, whose turns have no fixed times.
+        if name != "batch" {
+            assert!(real.1.abs_diff(simulated.1) <= BLACKOUT_NS, "{name}: {real:?}, simulated {simulated:?}");
+        }
+    }
+    assert_eq!(lab.len(), sim.len());
+}
