@@ -11,37 +11,73 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "src/rota/patches.rs"]
+mod patches;
+
+use patches::{PATCHES, Patch};
+
 const SOURCE: &str = "src/native/native.c";
 const SCHEDULER: &str = "../rota-sched/src/bpf";
 const TABLE: &str = "../rota-table/include";
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    build(&out, "rota", Path::new(SCHEDULER), "");
+    for patch in &PATCHES {
+        build(&out, patch.name, &spoilt(&out, patch), &format!("{}_", patch.name));
+    }
+    for path in ["src/native", "src/rota/patches.rs", SCHEDULER, &format!("{TABLE}/rota_table.h")] {
+        println!("cargo:rerun-if-changed={path}");
+    }
+    println!("cargo:rerun-if-env-changed=ROTA_CLANG");
+}
+
+/// A library of the scheduler's files in `folder`. The functions of `native.c` get `prefix` before their names.
+fn build(out: &Path, name: &str, folder: &Path, prefix: &str) {
     let clang = env::var_os("ROTA_CLANG").unwrap_or_else(|| "clang-19".into());
-    let assembly = out.join("rota.ll");
-    compile(&clang, &assembly);
+    let assembly = out.join(format!("{name}.ll"));
+    compile(&clang, folder, &assembly);
     let text = fs::read_to_string(&assembly).expect("clang wrote it");
-    fs::write(&assembly, thread_local(&text)).expect("OUT_DIR is writable");
+    fs::write(&assembly, renamed(thread_local(&text), prefix)).expect("OUT_DIR is writable");
     // The target is in the assembly; the one that cc would name is spelled differently.
     cc::Build::new()
         .compiler(clang)
         .file(&assembly)
         .opt_level(2)
         .flag("-Wno-override-module")
-        .compile("rota_native");
-    for path in ["src/native", SCHEDULER, &format!("{TABLE}/rota_table.h")] {
-        println!("cargo:rerun-if-changed={path}");
+        .compile(&format!("{name}_native"));
+}
+
+/// A copy of the scheduler's files with a mistake in it.
+fn spoilt(out: &Path, patch: &Patch) -> PathBuf {
+    let folder = out.join(patch.name);
+    fs::create_dir_all(&folder).expect("OUT_DIR is writable");
+    for file in fs::read_dir(SCHEDULER).expect("the scheduler's files are there") {
+        let path = file.expect("a file").path();
+        let name = path.file_name().expect("a file has a name");
+        let mut text = fs::read_to_string(&path).expect("a file of text");
+        if name == patch.file {
+            let Patch { name, about, file, text: place, .. } = patch;
+            let found = text.matches(place).count();
+            assert!(
+                found == 1,
+                "the canary `{name}` ({about}) wants this in {file} once, not {found} times: {place:?}\nGive it \
+                 another text in src/rota/patches.rs"
+            );
+            text = text.replace(place, patch.spoilt);
+        }
+        fs::write(folder.join(name), text).expect("OUT_DIR is writable");
     }
-    println!("cargo:rerun-if-env-changed=ROTA_CLANG");
+    folder
 }
 
 /// To LLVM's assembly language, not yet optimised.
-fn compile(clang: &OsString, assembly: &Path) {
+fn compile(clang: &OsString, folder: &Path, assembly: &Path) {
     let mut command = Command::new(clang);
     command.args(["-O2", "-Xclang", "-disable-llvm-passes", "-gline-tables-only", "-fPIC"]);
     command.args(["-Wall", "-Werror", "-Wno-unused-parameter", "-fno-strict-aliasing"]);
-    command.args(["-I", "src/native", "-I", SCHEDULER, "-I", TABLE, "-S", "-emit-llvm", SOURCE, "-o"]);
-    let status = command.arg(assembly).status();
+    command.args(["-I", "src/native", "-I", TABLE, "-I"]).arg(folder);
+    let status = command.args(["-S", "-emit-llvm", SOURCE, "-o"]).arg(assembly).status();
     let compiled = status.expect("clang 19 is needed: scripts/setup.sh installs it").success();
     assert!(compiled, "the scheduler does not compile against the model of the kernel: see {SOURCE}");
 }
@@ -72,4 +108,12 @@ fn thread_local(assembly: &str) -> String {
         "{variables} variables found: clang writes them in another form than is known here"
     );
     lines.join("\n") + "\n"
+}
+
+/// With another name for each function of `native.c`.
+fn renamed(assembly: String, prefix: &str) -> String {
+    let functions = ["native_maps", "native_variables", "native_programs", "native_operations"];
+    functions
+        .iter()
+        .fold(assembly, |text, name| text.replace(&format!("@{name}("), &format!("@{prefix}{name}(")))
 }

@@ -61,7 +61,16 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
 
     /// Runs everything up to `until_ns`, that time included.
     pub fn run_until(&mut self, until_ns: u64) {
+        self.run_within(until_ns, u64::MAX);
+    }
+
+    /// The same with so many events at most. False if there are more.
+    pub(crate) fn run_within(&mut self, until_ns: u64, events_max: u64) -> bool {
+        let last = self.events.saturating_add(events_max);
         while let Some((time_ns, slot)) = self.machine.events.pop(until_ns) {
+            if self.events == last {
+                return false;
+            }
             self.machine.now_ns = time_ns;
             self.events += 1;
             let due = self.machine.due[slot.index()];
@@ -80,6 +89,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             self.happen(on, due);
         }
         self.machine.now_ns = until_ns.max(self.machine.now_ns);
+        true
     }
 
     /// Has `call` run at `time_ns`.

@@ -15,6 +15,7 @@ mod distribution;
 mod engine;
 mod event;
 pub mod ext;
+pub mod farm;
 mod guest;
 mod ids;
 mod machine;

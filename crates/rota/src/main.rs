@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, lab, plan as plan_command, sim as sim_command, status, up};
+use commands::{check, farm, lab, plan as plan_command, sim as sim_command, status, up};
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
 ///
@@ -32,6 +32,7 @@ enum Command {
     Up(up::Arguments),
     Status(status::Arguments),
     Sim(sim_command::Arguments),
+    Farm(farm::Arguments),
     Lab(lab::Arguments),
     Demo(lab::Demo),
 }
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Up(arguments) => up::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
+        Command::Farm(arguments) => farm::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Demo(arguments) => lab::demo(&arguments),
     };

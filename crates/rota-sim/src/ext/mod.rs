@@ -113,6 +113,15 @@ impl<S: Ops> Ext<S> {
         waiting.map(|task| now_ns - task.runnable_at_ns).max().unwrap_or(0)
     }
 
+    /// A task that would run and is in no queue.
+    pub fn lost(&self, machine: &Machine) -> Option<TaskId> {
+        let is_lost = |place: Place| matches!(place, Place::Nowhere | Place::Custody);
+        let queued =
+            machine.tasks().filter(|(_, task)| task.state == State::Queued && task.realtime.is_none());
+        let mut queued = queued.map(|(id, _)| id);
+        queued.find(|id| is_lost(self.state.tasks[id.index()].place))
+    }
+
     /// `update_curr_scx`: what ran on `cpu` until now uses its slice up.
     fn charge(&mut self, machine: &mut Machine, cpu: CpuId, task: TaskId) {
         machine.settle(cpu);

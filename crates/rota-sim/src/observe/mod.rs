@@ -5,6 +5,7 @@ mod fairness;
 mod metrics;
 mod promises;
 mod sanity;
+mod tail;
 mod trace;
 mod waits;
 
@@ -15,6 +16,7 @@ pub use fairness::{Fairness, Lead, Unfair};
 pub use metrics::{Metrics, UnitMetrics};
 pub use promises::{Broken, How, Promise, Promises};
 pub use sanity::{Insane, Sanity};
+pub use tail::Tail;
 pub use trace::{Trace, perfetto};
 pub use waits::{Longest, Waits};
 

@@ -95,6 +95,11 @@ impl Promises {
         &self.broken
     }
 
+    /// What was seen to be broken so far.
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
     fn unit(&mut self, unit: UnitId) -> &mut Unit {
         if self.units.len() <= unit.index() {
             self.units.resize(unit.index() + 1, Unit::default());

@@ -47,6 +47,11 @@ impl Sanity {
         &self.found
     }
 
+    /// What was found so far.
+    pub fn found(&self) -> &[(u64, Insane)] {
+        &self.found
+    }
+
     /// The longest that a task has waited for a CPU.
     pub fn longest_wait_ns(&self) -> u64 {
         self.longest_wait_ns

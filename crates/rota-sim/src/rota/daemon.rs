@@ -3,6 +3,7 @@
 //! holds.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use rota_model::Model;
 use rota_sched::{Published, Scheduler};
@@ -12,6 +13,7 @@ use rotad::background::Spread;
 use rotad::life::{Action, Event, Life};
 use rotad::{ACCOUNTS_NS, RETRY_NS};
 
+use crate::rota::journal::{Deed, Journal};
 use crate::rota::side::Side;
 
 /// A table that the daemon waits with.
@@ -32,10 +34,11 @@ pub struct Daemon {
     install: Option<Install>,
     accounts_due_ns: u64,
     said: Vec<String>,
+    journal: Option<Journal>,
 }
 
 impl Daemon {
-    pub fn new(now_ns: u64, model: Model) -> Daemon {
+    pub fn new(now_ns: u64, model: Model, journal: Option<Journal>) -> Daemon {
         Daemon {
             life: Life::new(now_ns, model),
             accounts: Accounts::default(),
@@ -44,6 +47,13 @@ impl Daemon {
             install: None,
             accounts_due_ns: now_ns + ACCOUNTS_NS,
             said: Vec::new(),
+            journal,
+        }
+    }
+
+    fn note(&self, now_ns: u64, deed: Option<Deed>) {
+        if let (Some(journal), Some(deed)) = (&self.journal, deed) {
+            journal.borrow_mut().push((now_ns, deed));
         }
     }
 
@@ -74,7 +84,7 @@ impl Daemon {
             let tick = is_due.then_some(Event::Tick);
             let Some(event) = self.events.pop_front().or(tick) else { break };
             for action in self.life.step(now_ns, event) {
-                self.carry_out(scheduler, action);
+                self.carry_out(scheduler, now_ns, action);
             }
         }
         self.life
@@ -90,7 +100,13 @@ impl Daemon {
             return Some(scheduler.ready_ns());
         }
         let outcome = match self.install.take()? {
-            Install::Waits(table) => scheduler.publish(table).map(Install::Published),
+            Install::Waits(table) => {
+                let kept = self.journal.as_ref().map(|_| Rc::new(table.clone()));
+                scheduler.publish(table).map(|published| {
+                    self.note(now_ns, kept.map(|table| Deed::Table(published.from_ns, table)));
+                    Install::Published(published)
+                })
+            }
             Install::Published(published) if published.from_ns > now_ns => Ok(Install::Published(published)),
             Install::Published(published) => match scheduler.settle(published) {
                 Ok(installed) => {
@@ -116,7 +132,8 @@ impl Daemon {
         }
     }
 
-    fn carry_out(&mut self, scheduler: &mut Scheduler<Side>, action: Action) {
+    fn carry_out(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64, action: Action) {
+        self.note(now_ns, Deed::of(&action));
         let result = match action {
             Action::Set(spec) => scheduler.tenant_set(&spec),
             Action::Remove(id) => scheduler.tenant_remove(id),

@@ -1,11 +1,14 @@
 //! Rota in the model: its scheduler's C as a sched_ext scheduler, and its loader.
 
 mod calls;
+mod canaries;
 mod daemon;
+mod journal;
 mod maps;
 mod memory;
 mod native;
 mod ops;
+mod patches;
 mod side;
 
 use std::collections::BTreeMap;
@@ -21,7 +24,10 @@ use crate::ids::{CpuId, TaskId};
 use crate::machine::{Machine, Timer};
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::task::CgroupId;
+pub use canaries::{CANARIES, Canary, Patch};
 use daemon::Daemon;
+pub use journal::{Deed, Journal};
+pub use native::Code;
 use ops::NativeOps;
 pub use side::Side;
 
@@ -32,6 +38,7 @@ pub struct Rota {
     ext: Ext<NativeOps>,
     options: Options,
     model: Model,
+    journal: Option<Journal>,
     stage: Stage,
 }
 
@@ -62,12 +69,30 @@ impl Rota {
     ///
     /// In a thread that has had one before.
     pub fn new(model: &Model) -> Result<Rota> {
-        let ops = native::take();
+        Rota::of(&Code::REAL, model)
+    }
+
+    /// The same of a copy of the scheduler.
+    ///
+    /// # Errors
+    ///
+    /// As [`Rota::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Rota::new`].
+    pub fn of(code: &Code, model: &Model) -> Result<Rota> {
+        let ops = native::take(code);
         let nr_cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
         let options = rotad::capacity(model, nr_cpus);
-        let (side, maps) = side::load(&Settings::new(&options)?);
+        let (side, maps) = side::load(code, &Settings::new(&options)?);
         let ext = Ext::new(NativeOps::new(ops, maps));
-        Ok(Rota { ext, options, model: model.clone(), stage: Stage::Loaded(side) })
+        Ok(Rota { ext, options, model: model.clone(), journal: None, stage: Stage::Loaded(side) })
+    }
+
+    /// What the daemon will have the scheduler do, as it does it. Before the machine starts.
+    pub fn journal(&mut self) -> Journal {
+        self.journal.get_or_insert_default().clone()
     }
 
     fn running(&mut self) -> &mut Running {
@@ -143,6 +168,11 @@ impl Rota {
         self.ext.exited()
     }
 
+    /// A task that would run and is in no queue.
+    pub fn lost(&self, machine: &Machine) -> Option<TaskId> {
+        self.ext.lost(machine)
+    }
+
     /// How long the task that waits longest has waited, in ns: what the kernel's watchdog looks at.
     pub fn longest_wait_ns(&self, machine: &Machine) -> u64 {
         self.ext.longest_wait_ns(machine.now_ns())
@@ -160,7 +190,7 @@ impl Policy for Rota {
         self.ext.start(machine);
         let this_cpu = machine.this_cpu();
         let timer = machine.timer_new(this_cpu, DAEMON);
-        let daemon = Daemon::new(machine.now_ns(), self.model.clone());
+        let daemon = Daemon::new(machine.now_ns(), self.model.clone(), self.journal.clone());
         self.stage = Stage::Runs(Box::new(Running { scheduler, daemon, timer }));
         self.run_daemon(machine);
     }

@@ -11,6 +11,7 @@ use crate::ids::TaskId;
 use crate::machine::Machine;
 use crate::mask::CpuMask;
 use crate::rota::memory::Memory;
+use crate::task::CgroupId;
 
 /// `struct task_struct`, as `kernel.bpf.h` declares it, and behind it what is the model's.
 #[repr(C)]
@@ -120,11 +121,38 @@ const SCX_TASK_QUEUED: u32 = 1;
 type MapFound = extern "C" fn(*mut c_void, *const c_char, *mut NativeMap, u32, u32, u32);
 type AddressFound = extern "C" fn(*mut c_void, *const c_char, *mut c_void, u64);
 
-unsafe extern "C" {
-    fn native_maps(to: *mut c_void, found: MapFound);
-    fn native_variables(to: *mut c_void, found: AddressFound);
-    fn native_programs(to: *mut c_void, found: AddressFound);
-    fn native_operations() -> *const SchedExtOps;
+/// The scheduler's C, compiled once: where its parts are. There is the scheduler, and each [`canary`](super::CANARIES).
+#[derive(Clone, Copy, Debug)]
+pub struct Code {
+    maps: unsafe extern "C" fn(*mut c_void, MapFound),
+    variables: unsafe extern "C" fn(*mut c_void, AddressFound),
+    programs: unsafe extern "C" fn(*mut c_void, AddressFound),
+    operations: unsafe extern "C" fn() -> *const SchedExtOps,
+}
+
+/// The functions of `native.c`, as `build.rs` names them in one of its copies.
+macro_rules! code {
+    ($maps:ident, $variables:ident, $programs:ident, $operations:ident) => {{
+        unsafe extern "C" {
+            fn $maps(to: *mut c_void, found: MapFound);
+            fn $variables(to: *mut c_void, found: AddressFound);
+            fn $programs(to: *mut c_void, found: AddressFound);
+            fn $operations() -> *const SchedExtOps;
+        }
+        Code { maps: $maps, variables: $variables, programs: $programs, operations: $operations }
+    }};
+}
+
+impl Code {
+    /// The scheduler as it is.
+    pub const REAL: Code = code!(native_maps, native_variables, native_programs, native_operations);
+
+    /// The canaries, in the order of their list.
+    pub(super) const SPOILT: [Code; 3] = [
+        code!(slice_native_maps, slice_native_variables, slice_native_programs, slice_native_operations),
+        code!(wake_native_maps, wake_native_variables, wake_native_programs, wake_native_operations),
+        code!(budget_native_maps, budget_native_variables, budget_native_programs, budget_native_operations),
+    ];
 }
 
 thread_local! {
@@ -136,14 +164,14 @@ thread_local! {
 /// # Panics
 ///
 /// If it was taken before: its variables are no longer what they were at first. A new thread has a new one.
-pub fn take() -> &'static SchedExtOps {
+pub fn take(code: &Code) -> &'static SchedExtOps {
     assert!(
         !TAKEN.replace(true),
         "this thread has had its scheduler; a new one begins in a new thread: rota_sim::apart"
     );
     // SAFETY: it returns the address of this thread's variable, which is written by nobody and lives as long as the
     // thread. The reference stays in this thread: it is kept in an `Ops`, which is no `Send`.
-    unsafe { &*native_operations() }
+    unsafe { &*(code.operations)() }
 }
 
 fn name(text: *const c_char) -> &'static str {
@@ -152,7 +180,7 @@ fn name(text: *const c_char) -> &'static str {
 }
 
 /// This thread's maps.
-pub fn maps() -> Vec<MapDefinition> {
+pub fn maps(code: &Code) -> Vec<MapDefinition> {
     extern "C" fn found(
         to: *mut c_void,
         text: *const c_char,
@@ -167,7 +195,7 @@ pub fn maps() -> Vec<MapDefinition> {
     }
     let mut list: Vec<MapDefinition> = Vec::new();
     // SAFETY: it calls `found` with `list` and nothing else.
-    unsafe { native_maps((&raw mut list).cast(), found) };
+    unsafe { (code.maps)((&raw mut list).cast(), found) };
     list
 }
 
@@ -180,18 +208,18 @@ extern "C" fn address_found(to: *mut c_void, text: *const c_char, address: *mut 
 }
 
 /// Name, address and size of this thread's variables that the loader knows.
-pub fn variables() -> Addresses {
+pub fn variables(code: &Code) -> Addresses {
     let mut list: Addresses = Vec::new();
     // SAFETY: it calls `address_found` with `list` and nothing else.
-    unsafe { native_variables((&raw mut list).cast(), address_found) };
+    unsafe { (code.variables)((&raw mut list).cast(), address_found) };
     list
 }
 
 /// The programs that the loader runs, by name.
-pub fn programs() -> Vec<(&'static str, extern "C" fn(*mut c_void) -> i32)> {
+pub fn programs(code: &Code) -> Vec<(&'static str, extern "C" fn(*mut c_void) -> i32)> {
     let mut list: Addresses = Vec::new();
     // SAFETY: it calls `address_found` with `list` and nothing else.
-    unsafe { native_programs((&raw mut list).cast(), address_found) };
+    unsafe { (code.programs)((&raw mut list).cast(), address_found) };
     let program = |address: *mut c_void| {
         // SAFETY: each is a function of this type: `struct native_program` in native.c.
         unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_void) -> i32>(address) }
@@ -310,4 +338,9 @@ impl Drop for Shown {
 /// A cgroup's id in the kernel.
 pub fn cgroup_id(number: u32) -> u64 {
     u64::from(number) + 1
+}
+
+/// The cgroup that has this id.
+pub fn cgroup_number(id: u64) -> CgroupId {
+    CgroupId((id - 1) as u32)
 }

@@ -12,7 +12,7 @@ use rota_sched::{Kernel, Memory, Settings};
 use crate::ids::CpuId;
 use crate::rota::calls::context;
 use crate::rota::maps::Maps;
-use crate::rota::native;
+use crate::rota::native::{self, Code};
 
 /// A program of the scheduler's.
 type Program = extern "C" fn(*mut c_void) -> i32;
@@ -32,8 +32,8 @@ struct Variable {
 }
 
 impl Variable {
-    fn named(name: &str) -> Variable {
-        let variables = native::variables();
+    fn named(code: &Code, name: &str) -> Variable {
+        let variables = native::variables(code);
         let (_, address, size) =
             variables.into_iter().find(|variable| variable.0 == name).expect("a variable of native.c");
         Variable { address: address.cast(), size: size as usize }
@@ -53,13 +53,13 @@ impl Variable {
 }
 
 /// Loads this thread's scheduler: its settings and its maps.
-pub fn load(settings: &Settings) -> (Side, Maps) {
-    Variable::named("settings").write(0, bytemuck::bytes_of(settings));
-    let maps = Maps::new(native::maps(), |name| {
+pub fn load(code: &Code, settings: &Settings) -> (Side, Maps) {
+    Variable::named(code, "settings").write(0, bytemuck::bytes_of(settings));
+    let maps = Maps::new(native::maps(code), |name| {
         (settings.entries(name).expect("a map of known size"), settings.table_bytes)
     });
-    let (live, exit) = (Variable::named("live"), Variable::named("exit_info"));
-    (Side { programs: native::programs(), live, exit, attached: false }, maps)
+    let (live, exit) = (Variable::named(code, "live"), Variable::named(code, "exit_info"));
+    (Side { programs: native::programs(code), live, exit, attached: false }, maps)
 }
 
 impl Kernel for Side {

@@ -1,6 +1,7 @@
 //! One module a command: its arguments, and what it does.
 
 pub mod check;
+pub mod farm;
 pub mod lab;
 pub mod plan;
 pub mod sim;

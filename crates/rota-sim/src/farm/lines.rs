@@ -1,0 +1,78 @@
+//! Those who have no slots, looked at from time to time: whether anybody waits for whom a CPU is free, and whether
+//! anybody waits for longer than the floor allows.
+
+use rota_model::Model;
+use rota_sched::SYSTEM;
+
+use super::finding::{Fault, Finding};
+use super::service::Service;
+use super::swarm::S;
+use super::threads::Thread;
+use crate::ids::{CpuId, TaskId};
+use crate::machine::Machine;
+
+/// What has waited for a second has a turn of what is not reserved, one after the other.
+const FLOOR_WAIT_NS: u64 = S;
+
+/// A CPU that is told of a thread may serve the floor first, for so long.
+const GRANT_NS: u64 = 5_000_000;
+
+/// Who looks.
+pub struct Lines {
+    late_ns: u64,
+    /// Each CPU: whether it is kept for the system.
+    housekeeping: Vec<bool>,
+}
+
+impl Lines {
+    pub fn new(model: &Model, late_ns: u64) -> Lines {
+        let cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
+        let housekeeping = (0..cpus).map(|cpu| model.host.housekeeping.contains(cpu)).collect();
+        Lines { late_ns, housekeeping }
+    }
+
+    /// From here on what the scheduler decides takes effect within so many ns.
+    pub fn bound(&mut self, late_ns: u64) {
+        self.late_ns = late_ns;
+    }
+
+    /// Looks at everybody.
+    pub fn look(&self, machine: &Machine, service: &Service) -> Result<(), Finding> {
+        let now_ns = machine.now_ns();
+        let Some(table) = service.table(now_ns) else { return Ok(()) };
+        if now_ns < service.changed_ns().max(table.from_ns) + self.late_ns {
+            return Ok(());
+        }
+        let waiting = service.threads().all().filter_map(|(task, thread)| {
+            let is_here = thread.free && !table.tenants.contains_key(&thread.owner.tenant);
+            Some((task, thread, now_ns - thread.waits_since_ns.filter(|_| is_here)?))
+        });
+        let waiting: Vec<(TaskId, &Thread, u64)> = waiting.collect();
+        let bound_ns = FLOOR_WAIT_NS * (2 + waiting.len() as u64);
+        for &(task, thread, ns) in &waiting {
+            let tenant = thread.owner.tenant;
+            if ns > bound_ns {
+                return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
+            }
+            if ns > self.late_ns + GRANT_NS
+                && let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, thread)
+            {
+                let fault = Fault::Idle { cpu, tenant, ns: idle_ns.min(ns) };
+                return Err(Finding { at_ns: now_ns, fault });
+            }
+        }
+        Ok(())
+    }
+
+    /// A CPU that has idled for too long and could have run the thread; and for how long. The system's CPUs serve one
+    /// line; whoever else has no slots may wait for one CPU whatever the others do, which is no promise broken.
+    fn idle_for(&self, now_ns: u64, service: &Service, thread: &Thread) -> Option<(CpuId, u64)> {
+        if thread.owner.tenant != SYSTEM {
+            return None;
+        }
+        let cpus = (0..).map(CpuId).zip(&self.housekeeping).filter(|(_, is_kept)| **is_kept);
+        let idle_ns = |cpu: CpuId| Some(now_ns.saturating_sub(service.idle_since_ns(cpu)?));
+        cpus.filter_map(|(cpu, _)| Some((cpu, idle_ns(cpu)?)))
+            .find(|(_, idle_ns)| *idle_ns > self.late_ns + GRANT_NS)
+    }
+}

@@ -1,0 +1,168 @@
+//! Who is whose, who waits and who runs: from what the daemon has told the scheduler and what happens on the machine.
+
+use std::collections::BTreeMap;
+
+use rota_model::TenantId;
+use rota_sched::TenantSpec;
+
+use crate::ids::{CpuId, TaskId};
+use crate::machine::Machine;
+use crate::rota::Deed;
+use crate::task::CgroupId;
+
+/// Whose a thread is: a tenant's, and of a VM perhaps one vCPU's. Tenant 0 is the system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    pub tenant: TenantId,
+    pub vcpu: Option<u32>,
+}
+
+impl Owner {
+    /// Whether a slot of the vCPU is one for this.
+    pub fn may_use(self, tenant: TenantId, vcpu: u32) -> bool {
+        self.tenant == tenant && self.vcpu.is_none_or(|own| own == vcpu)
+    }
+}
+
+/// A thread, as far as is seen of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Thread {
+    pub owner: Owner,
+    /// An ordinary thread that may run on every CPU now.
+    pub free: bool,
+    /// A real-time task has taken the CPU from it, and it waits behind that.
+    pub behind: bool,
+    /// Since when it would run, if it does not.
+    pub waits_since_ns: Option<u64>,
+    pub runs_on: Option<CpuId>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Threads {
+    specs: BTreeMap<TenantId, TenantSpec>,
+    bound: BTreeMap<CgroupId, TenantId>,
+    vcpu_threads: BTreeMap<i32, Owner>,
+    threads: Vec<Thread>,
+    /// How many free threads wait, by tenant: those of no vCPU first, then each vCPU's.
+    waiting: BTreeMap<TenantId, Vec<u32>>,
+    /// How many free threads run, by tenant.
+    running: BTreeMap<TenantId, u32>,
+}
+
+impl Threads {
+    /// The daemon has told the scheduler something. Whether threads may be others' now.
+    pub fn told(&mut self, deed: &Deed) -> bool {
+        match deed {
+            Deed::Set(spec) => _ = self.specs.insert(spec.id, spec.clone()),
+            Deed::Removed(id) => _ = self.specs.remove(id),
+            Deed::Bound(cgroup, id) => _ = self.bound.insert(*cgroup, *id),
+            Deed::Unbound(cgroup) => _ = self.bound.remove(cgroup),
+            Deed::Thread(pid, tenant, index) => {
+                self.vcpu_threads.insert(*pid, Owner { tenant: *tenant, vcpu: Some(*index) });
+            }
+            Deed::NoThread(pid) => _ = self.vcpu_threads.remove(pid),
+            Deed::Table(..) => return false,
+        }
+        !matches!(deed, Deed::Set(_))
+    }
+
+    /// Counts every thread anew for whom it belongs to now.
+    pub fn recount(&mut self, machine: &Machine) {
+        for task in (0..self.threads.len() as u32).map(TaskId) {
+            let Thread { waits_since_ns, runs_on, .. } = self.threads[task.index()];
+            self.set(machine, task, waits_since_ns, runs_on);
+        }
+    }
+
+    /// A thread waits, or runs, or does neither.
+    pub fn set(
+        &mut self,
+        machine: &Machine,
+        id: TaskId,
+        waits_since_ns: Option<u64>,
+        runs_on: Option<CpuId>,
+    ) {
+        if self.threads.len() <= id.index() {
+            self.threads.resize(id.index() + 1, Thread::default());
+        }
+        let task = machine.task(id);
+        let everywhere = task.nr_cpus_allowed >= machine.nr_cpus();
+        let free = everywhere && !task.held && task.realtime.is_none();
+        let before = self.threads[id.index()];
+        let behind = before.behind && runs_on.is_none() && waits_since_ns == before.waits_since_ns;
+        let free = free && !behind;
+        let thread = Thread { owner: self.owner_of(machine, id), free, behind, waits_since_ns, runs_on };
+        self.threads[id.index()] = thread;
+        self.count(before, -1);
+        self.count(thread, 1);
+    }
+
+    /// A real-time task has taken the CPU from a thread, which stays in that CPU's own queue.
+    pub fn falls_behind(&mut self, machine: &Machine, id: TaskId) {
+        let Thread { waits_since_ns, runs_on, .. } = self.threads[id.index()];
+        self.threads[id.index()].behind = true;
+        self.set(machine, id, waits_since_ns, runs_on);
+    }
+
+    fn count(&mut self, thread: Thread, by: i32) {
+        if !thread.free {
+            return;
+        }
+        let Owner { tenant, vcpu } = thread.owner;
+        if thread.runs_on.is_some() {
+            let running = self.running.entry(tenant).or_default();
+            *running = running.strict_add_signed(by);
+        }
+        if thread.waits_since_ns.is_some() {
+            let place = vcpu.map_or(0, |vcpu| 1 + vcpu as usize);
+            let waiting = self.waiting.entry(tenant).or_default();
+            waiting.resize(waiting.len().max(place + 1), 0);
+            waiting[place] = waiting[place].strict_add_signed(by);
+        }
+    }
+
+    fn owner_of(&self, machine: &Machine, id: TaskId) -> Owner {
+        let task = machine.task(id);
+        let tenant = self.bound.get(&task.cgroup).copied().unwrap_or(0);
+        let vcpu = self.vcpu_threads.get(&task.pid).filter(|owner| owner.tenant == tenant);
+        vcpu.copied().unwrap_or(Owner { tenant, vcpu: None })
+    }
+
+    /// What is seen of a thread.
+    pub fn thread(&self, id: TaskId) -> Thread {
+        self.threads.get(id.index()).copied().unwrap_or_default()
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (TaskId, &Thread)> {
+        (0..).map(TaskId).zip(&self.threads)
+    }
+
+    /// Whether a free thread waits that may use the vCPU's slots.
+    pub fn waits(&self, tenant: TenantId, vcpu: u32) -> bool {
+        let Some(waiting) = self.waiting.get(&tenant) else { return false };
+        let count = |place: usize| waiting.get(place).is_some_and(|count| *count > 0);
+        count(0) || count(1 + vcpu as usize)
+    }
+
+    /// Whether the one thread that a vCPU is waits, and is free; or any of a tenant with one vCPU.
+    pub fn sole_waits(&self, tenant: TenantId, vcpu: u32) -> bool {
+        let waiting = self.waiting.get(&tenant).and_then(|waiting| waiting.get(1 + vcpu as usize));
+        waiting.is_some_and(|count| *count > 0) || (self.vcpus(tenant) == 1 && self.waits(tenant, vcpu))
+    }
+
+    /// How many vCPUs the scheduler was told that a tenant has.
+    pub fn vcpus(&self, tenant: TenantId) -> u32 {
+        self.specs.get(&tenant).map_or(u32::MAX, |spec| spec.vcpus)
+    }
+
+    /// How many free threads of a tenant run.
+    pub fn running(&self, tenant: TenantId) -> u32 {
+        self.running.get(&tenant).copied().unwrap_or(0)
+    }
+
+    /// The tenant whose cgroup it is.
+    pub fn tenant_of(&self, cgroup: CgroupId) -> Option<TenantId> {
+        self.bound.get(&cgroup).copied()
+    }
+}

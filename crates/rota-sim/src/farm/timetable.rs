@@ -1,0 +1,116 @@
+//! Tables as a list of slots, read without the scheduler's look-up: by search, not by slices.
+
+use std::collections::BTreeMap;
+
+use rota_model::{Reservation, Share, TenantId};
+use rota_table::Certified;
+use rota_table::layout::VCPU_CAPPED;
+
+/// A slot of a CPU: from, to, whose.
+type Slot = (u32, u32, u32);
+
+/// A vCPU of a table.
+#[derive(Clone, Debug)]
+pub struct Vcpu {
+    pub tenant: TenantId,
+    pub index: u32,
+    pub reservation: Reservation,
+    /// The CPUs on which it has slots.
+    pub cpus: Vec<u32>,
+}
+
+/// A CPU of a table.
+#[derive(Clone, Debug)]
+struct Cpu {
+    length_ns: u32,
+    slots: Vec<Slot>,
+    /// The vCPUs with slots here and nowhere else that may have more than their slots.
+    locals: Vec<u32>,
+}
+
+/// A table, and when it begins to hold.
+#[derive(Clone, Debug)]
+pub struct Timetable {
+    pub from_ns: u64,
+    pub vcpus: Vec<Vcpu>,
+    /// Each tenant's vCPUs, by their numbers.
+    pub tenants: BTreeMap<TenantId, Vec<u32>>,
+    homes: BTreeMap<TenantId, Vec<u32>>,
+    cpus: Vec<Cpu>,
+}
+
+impl Timetable {
+    pub fn new(from_ns: u64, table: &Certified) -> Timetable {
+        let view = table.view();
+        let mut tenants: BTreeMap<TenantId, Vec<u32>> = BTreeMap::new();
+        let mut vcpus: Vec<Vcpu> = Vec::new();
+        for (number, vcpu) in (0..).zip(view.vcpus().iter()) {
+            tenants.entry(vcpu.tenant).or_default().push(number);
+            vcpus.push(Vcpu {
+                tenant: vcpu.tenant,
+                index: vcpu.index,
+                reservation: Reservation {
+                    share: Share::from_ppb(vcpu.share_ppb).expect("the certifier has seen it"),
+                    latency_ns: vcpu.latency_ns,
+                    capped: vcpu.flags & VCPU_CAPPED != 0,
+                },
+                cpus: Vec::new(),
+            });
+        }
+        let mut cpus: Vec<Cpu> = Vec::new();
+        for (number, cpu) in (0..).zip(view.cpus()) {
+            let slots: Vec<Slot> =
+                cpu.slots.iter().map(|slot| (slot.start_ns, slot.end_ns, slot.vcpu)).collect();
+            for &(_, _, vcpu) in &slots {
+                let homes = &mut vcpus[vcpu as usize].cpus;
+                if !homes.contains(&number) {
+                    homes.push(number);
+                }
+            }
+            cpus.push(Cpu { length_ns: cpu.record.length_ns, slots, locals: Vec::new() });
+        }
+        for (number, vcpu) in (0..).zip(&vcpus) {
+            if let (false, &[only]) = (vcpu.reservation.capped, &vcpu.cpus[..]) {
+                cpus[only as usize].locals.push(number);
+            }
+        }
+        let mut homes: BTreeMap<TenantId, Vec<u32>> = BTreeMap::new();
+        for vcpu in &vcpus {
+            let homes = homes.entry(vcpu.tenant).or_default();
+            homes.extend(&vcpu.cpus);
+            homes.sort_unstable();
+            homes.dedup();
+        }
+        Timetable { from_ns, vcpus, tenants, homes, cpus }
+    }
+
+    /// Who owns a CPU at a time at which the table holds, and until when that is so at least.
+    pub fn owner(&self, cpu: usize, now_ns: u64) -> (Option<u32>, u64) {
+        let Some(Cpu { length_ns, slots, .. }) = self.cpus.get(cpu) else { return (None, u64::MAX) };
+        let offset = (now_ns % u64::from(*length_ns)) as u32;
+        let round_ns = now_ns - u64::from(offset);
+        let next = slots.partition_point(|&(_, end, _)| end <= offset);
+        let (owner, end) = match slots.get(next) {
+            Some(&(start, end, vcpu)) if start <= offset => (Some(vcpu), end),
+            Some(&(start, ..)) => (None, start),
+            None => (None, *length_ns),
+        };
+        (owner, round_ns + u64::from(end))
+    }
+
+    /// The vCPUs that may have this CPU's spare time, and none of another.
+    pub fn locals(&self, cpu: usize) -> &[u32] {
+        self.cpus.get(cpu).map_or(&[], |cpu| &cpu.locals)
+    }
+
+    /// What each vCPU of a tenant is promised, by its number; nothing if the tenant has none here.
+    pub fn promises(&self, tenant: TenantId) -> Vec<(u32, Reservation)> {
+        let vcpus = self.tenants.get(&tenant).into_iter().flatten().map(|vcpu| &self.vcpus[*vcpu as usize]);
+        vcpus.map(|vcpu| (vcpu.index, vcpu.reservation)).collect()
+    }
+
+    /// The CPUs on which a tenant has slots.
+    pub fn homes(&self, tenant: TenantId) -> &[u32] {
+        self.homes.get(&tenant).map_or(&[], Vec::as_slice)
+    }
+}

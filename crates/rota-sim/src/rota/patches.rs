@@ -1,0 +1,41 @@
+//! Mistakes that are planted into copies of the scheduler, to see that they are found. `build.rs` makes the copies, and
+//! fails where a text is not there once.
+
+/// A mistake: in one of the scheduler's files a text becomes another.
+pub struct Patch {
+    /// In a word; what the copy's functions in `native.c` are called begins with it.
+    pub name: &'static str,
+    /// What is wrong.
+    pub about: &'static str,
+    /// The file.
+    pub file: &'static str,
+    /// What is there.
+    pub text: &'static str,
+    /// What is there instead.
+    pub spoilt: &'static str,
+}
+
+/// All of them.
+pub static PATCHES: [Patch; 3] = [
+    Patch {
+        name: "slice",
+        about: "off by one in the slice index: each look-up reads the next slice",
+        file: "table.bpf.h",
+        text: "(u64)(offset / view->slice_ns)",
+        spoilt: "(u64)(offset / view->slice_ns + 1)",
+    },
+    Patch {
+        name: "wake",
+        about: "a lost wake-up: a CPU that runs something lower is not told of a thread that wakes",
+        file: "wake.bpf.h",
+        text: "\t\tc->overtaken = true;\n\t\tscx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);\n\t} else if (",
+        spoilt: "\t\tc->overtaken = true;\n\t} else if (",
+    },
+    Patch {
+        name: "budget",
+        about: "the second level's budgets are handed out once with each table, and never again",
+        file: "pick.bpf.h",
+        text: "if (c->now >= c->epoch_end || c->epoch_generation",
+        spoilt: "if (c->epoch_generation",
+    },
+];
