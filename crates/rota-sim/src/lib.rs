@@ -26,6 +26,7 @@ pub mod policies;
 mod policy;
 mod program;
 pub mod programs;
+pub mod replay;
 mod rng;
 pub mod rota;
 pub mod scenario;
@@ -46,7 +47,7 @@ pub use policy::{Arrival, Departure, Idle, Next, Policy};
 pub use program::{Device, Interrupt, Program, Resumed, Step, Why, World};
 pub use rng::Rng;
 pub use task::{Cgroup, CgroupId, State, Task, TaskSpec};
-pub use tenants::{Home, Tenants};
+pub use tenants::{Home, Limits, Tenants};
 pub use thread::{Script, Thread};
 
 /// Runs `call` in a thread of its own, and waits for it: in there is a scheduler of Rota's as nobody has used it yet.

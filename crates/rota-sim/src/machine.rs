@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use rota_model::Topology;
+use rota_record::Cause;
 
 use crate::costs::Costs;
 use crate::event::{EventQueue, Slot};
@@ -81,6 +82,8 @@ pub struct Machine {
     pub(crate) cgroups: Vec<Cgroup>,
     pub(crate) costs: Costs,
     pub(crate) seed: u64,
+    /// What wakes tasks now.
+    pub(crate) cause: Cause,
     pub(crate) everywhere: Rc<CpuMask>,
     topology: Topology,
     rng: Rng,
@@ -102,6 +105,7 @@ impl Machine {
             cgroups: vec![Cgroup { parent: None, weight: 100, max: None }],
             costs,
             seed,
+            cause: Cause::Outside,
             everywhere: Rc::new(CpuMask::of(nr_cpus, present.iter().copied())),
             topology,
             rng: Rng::new(seed, u64::MAX),
@@ -155,6 +159,11 @@ impl Machine {
     /// How near the CPUs are to each other.
     pub fn topology(&self) -> &Topology {
         &self.topology
+    }
+
+    /// What a task that is woken now is woken by.
+    pub fn cause(&self) -> Cause {
+        self.cause
     }
 
     /// What things cost.

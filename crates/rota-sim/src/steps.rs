@@ -1,5 +1,7 @@
 //! What threads and devices do: their steps, and what these do to others.
 
+use rota_record::Cause;
+
 use crate::engine::{Attached, Simulation};
 use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::machine::Due;
@@ -30,6 +32,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
 
     /// A new task, queued from now on.
     pub fn spawn(&mut self, spec: TaskSpec) -> TaskId {
+        self.machine.cause = Cause::Outside;
         self.act(|simulation| simulation.fork(spec))
     }
 
@@ -87,11 +90,13 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         if let Some(next_ns) = next_ns {
             self.ask(id, next_ns);
         }
+        self.machine.cause = Cause::Outside;
         self.affect();
     }
 
     pub(crate) fn alarm(&mut self, id: TaskId) {
         let Task { state, waits, .. } = *self.machine.task(id);
+        self.machine.cause = Cause::Timer;
         match (state, waits) {
             (State::Blocked, true) => self.wake(id, Why::TimedOut),
             (State::Blocked, false) => self.wake(id, Why::Slept),
@@ -158,6 +163,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         };
         let step = program.next(Resumed { why, done_ns }, &mut world);
         self.machine.tasks[id.index()].program = Some(program);
+        self.machine.cause = Cause::Thread(id.0);
         self.affect();
         step
     }

@@ -8,6 +8,15 @@ use crate::machine::Machine;
 use crate::program::Program;
 use crate::task::{Cgroup, CgroupId, TaskSpec};
 
+/// What a cgroup says to the kernel's own scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// As `cpu.weight`: 1 ..= 10,000.
+    pub weight: u32,
+    /// As `cpu.max`: quota and period in ns.
+    pub max: Option<(u64, u64)>,
+}
+
 /// Where a tenant is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
@@ -19,12 +28,19 @@ pub struct Home {
     pub first_unit: UnitId,
     /// Whether it is a VM.
     pub is_vm: bool,
+    /// What its cgroup said where it was recorded; else its class decides.
+    pub limits: Option<Limits>,
 }
 
 impl Home {
     /// The unit of vCPU `index`, or of all threads of a container.
     pub fn unit(&self, index: u32) -> UnitId {
         if self.is_vm { UnitId(self.first_unit.0 + index) } else { self.first_unit }
+    }
+
+    /// The last of its units, counted from its first.
+    pub(crate) fn last_unit(&self) -> u32 {
+        if self.is_vm { self.tenant.vcpus } else { 0 }
     }
 
     /// Its units, and how many vCPUs' promises each has.
@@ -55,7 +71,13 @@ impl Tenants {
             let is_vm = matches!(tenant.matcher, Some(Match::Vm { .. }));
             let weight = if let Class::Shared { weight } = tenant.class { weight } else { 100 };
             let cgroup = machine.cgroup_new(Cgroup { parent: Some(CgroupId::ROOT), weight, max: None });
-            homes.push(Home { tenant: tenant.clone(), cgroup, first_unit: UnitId(next_unit), is_vm });
+            homes.push(Home {
+                tenant: tenant.clone(),
+                cgroup,
+                first_unit: UnitId(next_unit),
+                is_vm,
+                limits: None,
+            });
             next_unit += if is_vm { tenant.vcpus + 1 } else { 1 };
         }
         Tenants { homes, next_pid: 1000 }
@@ -64,6 +86,16 @@ impl Tenants {
     /// Every tenant but the system's own, in the configuration's order.
     pub fn homes(&self) -> &[Home] {
         &self.homes
+    }
+
+    /// Has a tenant's cgroup say what it said elsewhere.
+    ///
+    /// # Panics
+    ///
+    /// If there is none of that name.
+    pub fn limit(&mut self, name: &str, limits: Limits) {
+        let home = self.homes.iter_mut().find(|home| home.tenant.name == name);
+        home.unwrap_or_else(|| panic!("no tenant {name:?}")).limits = Some(limits);
     }
 
     /// A tenant by its name.

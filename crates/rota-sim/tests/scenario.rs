@@ -83,7 +83,8 @@ fn a_scenario_says_what_it_means() {
         (),
     );
     let members = scenario.members(&mut simulation);
-    let places: Vec<_> = members.iter().map(|member| (member.tenant, member.working_set_kib)).collect();
+    let places: Vec<_> =
+        members.iter().map(|member| (member.tenant.unwrap(), member.working_set_kib)).collect();
     let webs = (0..11).flat_map(|tenant| [(tenant, 64); 2]);
     assert_eq!(places, webs.chain([(11, 0)]).collect::<Vec<_>>());
 }
@@ -97,7 +98,7 @@ fn runs_repeat() {
         let policy = RoundRobin::default();
         let mut simulation = Simulation::new(topology, Costs::default(), seed, 0, policy, ());
         for Member { tenant, program, .. } in scenario.members(&mut simulation) {
-            let spec = TaskSpec::new(100, UnitId(tenant), CgroupId::ROOT, program);
+            let spec = TaskSpec::new(100, UnitId(tenant.unwrap()), CgroupId::ROOT, program);
             simulation.spawn(spec);
         }
         simulation.run_until(scenario.duration_ns);

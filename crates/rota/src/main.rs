@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, farm, lab, plan as plan_command, sim as sim_command, status, up};
+use commands::{check, farm, lab, plan as plan_command, record, sim as sim_command, status, up};
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
 ///
@@ -33,6 +33,7 @@ enum Command {
     Status(status::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
+    Record(record::Arguments),
     Lab(lab::Arguments),
     Demo(lab::Demo),
 }
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Demo(arguments) => lab::demo(&arguments),
     };

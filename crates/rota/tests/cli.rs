@@ -6,6 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rota_model::config::Source;
+use rota_sim::policies;
+use rota_sim::scenario::Scenario;
 use serde_json::Value;
 
 /// A folder with a `rota.toml`.
@@ -431,4 +434,58 @@ fn a_scenario_of_the_lab_is_simulated() {
     fs::write(folder.path("lab.toml"), text.replace("--pipe", "--matrix")).unwrap();
     let (_, err) = folder.expect(2, &["sim", "lab.toml"]);
     assert!(err.contains("stress-ng --matrix 1") && err.contains("--pipe"), "{err}");
+}
+
+/// A recording of the scenario above, under the kernel's scheduler.
+fn recorded(folder: &Folder) -> Vec<u8> {
+    let source = Source { path: "rota.toml".to_owned(), text: SCENARIO.to_owned() };
+    let scenario = Scenario::parse(&source).unwrap();
+    let recording = scenario.record(policies::find("eevdf").unwrap(), None, 500_000_000, &|_| {}).unwrap();
+    let bytes = recording.to_bytes().unwrap();
+    fs::write(folder.path("web.recording"), &bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_recording_is_replayed_and_compared() {
+    let folder = Folder::new("");
+    recorded(&folder);
+    let replay = ["sim", "--replay", "web.recording", "--policy", "rota,eevdf"];
+    let (text, err) = folder.expect(0, &[&replay[..], &["--report", "r.html"]].concat());
+    assert!(text.contains("its replay under the recorded policy, EEVDF") && text.contains("web"), "{text}");
+    assert!(err.contains("eevdf: compared with the recording"), "{err}");
+    assert!(fs::read_to_string(folder.path("r.html")).unwrap().contains("Beside the recording"));
+
+    let (json, _) = folder.expect(0, &[&replay[..], &["--json", "--cpus", "3"]].concat());
+    let found: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&found["recording"]["cpus"], &found["runs"][0]["cpus"]), (&2.into(), &3.into()));
+    let tenants = found["distance"]["tenants"].as_array().unwrap();
+    assert_eq!(tenants.iter().map(|tenant| &tenant["tenant"]).collect::<Vec<_>>(), ["web", "batch"]);
+    for tenant in tenants {
+        let ratio = tenant["cpu_share"]["ratio"].as_f64().unwrap();
+        assert!((0.98..1.02).contains(&ratio), "{tenant}");
+    }
+}
+
+#[test]
+fn a_wrong_recording_is_refused_with_reason_and_mend() {
+    let folder = Folder::new(SCENARIO);
+    let mut bytes = recorded(&folder);
+    fs::write(folder.path("good.recording"), &bytes).unwrap();
+    let (_, err) = folder.expect(2, &["sim", "--replay", "rota.toml"]);
+    assert_eq!(err, "rota: rota.toml: this is no recording; `rota record` makes one\n");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(folder.path("web.recording"), &bytes).unwrap();
+    let (_, err) = folder.expect(2, &["sim", "--replay", "web.recording"]);
+    assert!(err.starts_with("rota: web.recording: the recording is damaged: "), "{err}");
+    let (_, err) = folder.expect(2, &["sim", "--replay", "good.recording", "--cpus", "1"]);
+    assert!(err.contains("the housekeeping CPUs (0) leave none for tenants"), "{err}");
+    let (_, err) = folder.expect(2, &["sim", "rota.toml", "--cpus", "2"]);
+    assert!(err.contains("--replay"), "{err}");
+    folder.expect(2, &["sim", "rota.toml", "--replay", "web.recording"]);
+    let (_, err) = folder.expect(2, &["record", "--for", "soon"]);
+    assert!(err.contains("soon"), "{err}");
+    let (_, err) = folder.expect(2, &["record", "--config", "nowhere.toml"]);
+    assert!(err.contains("reading nowhere.toml"), "{err}");
 }

@@ -9,7 +9,7 @@
 
 pub mod accounts;
 pub mod background;
-mod cgroup;
+pub mod cgroup;
 mod daemon;
 mod discovery;
 mod enactor;
@@ -19,7 +19,7 @@ pub mod planning;
 pub mod sources;
 pub mod status;
 pub mod topology;
-mod vm;
+pub mod vm;
 
 pub use cgroup::Found;
 pub use daemon::{ACCOUNTS_NS, Failure, Options, RETRY_NS, capacity, run};

@@ -48,8 +48,9 @@ const WALLS: &[(&str, &[&str])] = &[
     ("rota-plan", &["rota-table", "rota-sched", "rota-sim", "rota-lab", "rotad"]),
     ("rota-table", &["rota-plan", "rota-sched", "rota-sim", "rota-lab", "rotad"]),
     ("rota-sched", &["rota-plan", "rota-sim", "rota-lab", "rotad"]),
+    ("rota-record", &["rota-plan", "rota-table", "rota-sched", "rota-sim", "rota-lab"]),
     ("rota-sim", &["rota-lab"]),
-    ("rotad", &["rota-sim", "rota-lab"]),
+    ("rotad", &["rota-record", "rota-sim", "rota-lab"]),
 ];
 
 /// A file's code without its unit tests, which stand at its end.

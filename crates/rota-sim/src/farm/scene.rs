@@ -155,8 +155,9 @@ impl Scene {
 
     /// Starts every thread.
     fn populate(&mut self, scenario: &Scenario) {
-        for Member { tenant: id, vcpu, working_set_kib, program } in scenario.members(&mut self.run) {
-            let name = &scenario.model.tenants[id as usize].name;
+        for Member { tenant, vcpu, working_set_kib, program, .. } in scenario.members(&mut self.run) {
+            let tenant = tenant.expect("a workload is a tenant's");
+            let name = &scenario.model.tenants[tenant as usize].name;
             let mut spec = match vcpu {
                 Some(index) => self.tenants.vcpu(name, index, program),
                 None => self.tenants.thread(name, program),

@@ -48,10 +48,15 @@ fn server(reservation: &Reservation) -> Server {
     Server { budget_ns: reservation.share.of(period_ns).max(BUDGET_MIN_NS), period_ns }
 }
 
+/// What the cgroup said where it was recorded goes before what the class makes of it.
 impl<R: Rule> Contender for Fair<R> {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         let max = quota(home).filter(|_| self.has_quotas());
-        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), max);
+        let (weight, max) = match home.limits {
+            Some(limits) => (limits.weight, max.or(limits.max)),
+            None => (weight(home.tenant.class), max),
+        };
+        machine.cgroup_limits(home.cgroup, weight, max);
     }
 }
 

@@ -56,6 +56,7 @@
 
 pub mod programs;
 mod read;
+mod record;
 mod run;
 
 use std::collections::BTreeMap;
@@ -67,9 +68,11 @@ use crate::costs::Costs;
 use crate::engine::Simulation;
 use crate::guest::Guest;
 use crate::ids::{CpuId, DeviceId};
+use crate::mask::CpuMask;
 use crate::observe::Observer;
 use crate::policy::Policy;
 use crate::program::{Device, Program};
+use crate::replay::Load;
 use crate::rng::Rng;
 
 pub use programs::Work;
@@ -90,6 +93,8 @@ pub struct Scenario {
     pub seed: u64,
     /// What runs.
     pub workloads: Vec<Workload>,
+    /// What runs because it was recorded: see [`crate::replay`].
+    pub replay: Option<Load>,
 }
 
 /// What runs in some tenants.
@@ -105,14 +110,35 @@ pub struct Workload {
 
 /// A thread of a tenant.
 pub struct Member {
-    /// The tenant.
-    pub tenant: TenantId,
+    /// The tenant; none if it is the system's, and that has none.
+    pub tenant: Option<TenantId>,
     /// Which of its vCPUs it is, if the tenant is a VM.
     pub vcpu: Option<u32>,
     /// How much memory it works on, in KiB.
     pub working_set_kib: u64,
+    /// How the kernel ranks it.
+    pub standing: Standing,
     /// What it does.
     pub program: Box<dyn Program>,
+}
+
+/// What the kernel knows of a thread beside whose it is.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// A thread of the kernel.
+    pub kernel_thread: bool,
+    /// A real-time task of this priority, 1 ..= 99.
+    pub realtime: Option<u8>,
+    /// Among its siblings, 100 by default.
+    pub weight: u32,
+    /// Where it may run by itself; what a tenant may use counts on top, but not in a replay.
+    pub affinity: Option<CpuMask>,
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing { kernel_thread: false, realtime: None, weight: 100, affinity: None }
+    }
 }
 
 impl Scenario {
@@ -129,15 +155,17 @@ impl Scenario {
     /// else belongs to them. Of a VM these are its vCPUs, in which the guest runs its workloads' threads.
     pub fn members<P: Policy, O: Observer>(&self, simulation: &mut Simulation<P, O>) -> Vec<Member> {
         let mut site = Around { cpus: self.interrupt_cpus(), attached: 0, simulation };
-        let mut members: Vec<Member> = Vec::new();
+        let mut members =
+            self.replay.as_ref().map_or_else(Vec::new, |replay| replay.members(self.warm_up_ns));
         let mut guests: BTreeMap<TenantId, (Guest, u64)> = BTreeMap::new();
         for Workload { tenants, work, working_set_kib } in &self.workloads {
             for &tenant in tenants {
                 let Some(guest) = self.guest(tenant, site.simulation.machine.seed) else {
                     members.extend(work.programs(&mut site).into_iter().map(|program| Member {
-                        tenant,
+                        tenant: Some(tenant),
                         vcpu: None,
                         working_set_kib: *working_set_kib,
+                        standing: Standing::default(),
                         program,
                     }));
                     continue;
@@ -152,9 +180,10 @@ impl Scenario {
         for (tenant, (guest, working_set_kib)) in guests {
             let vcpus = (0..).zip(guest.vcpus());
             members.extend(vcpus.map(|(number, program)| Member {
-                tenant,
+                tenant: Some(tenant),
                 vcpu: Some(number),
                 working_set_kib,
+                standing: Standing::default(),
                 program,
             }));
         }

@@ -34,7 +34,7 @@ pub(super) fn scenario(source: &Source) -> Result<Scenario, ConfigErrors> {
     let machine = Topology::default();
     let (model, rest) = parse_with(slice::from_ref(source), &machine, &KEYS, read)?;
     let Rest { costs, duration_ns, warm_up_ns, seed, workloads } = rest;
-    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed: seed.into(), workloads })
+    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed: seed.into(), workloads, replay: None })
 }
 
 fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {

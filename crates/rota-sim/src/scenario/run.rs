@@ -11,8 +11,9 @@ use crate::apart;
 use crate::engine::Simulation;
 use crate::ids::{CpuId, TaskId};
 use crate::mask::CpuMask;
-use crate::observe::{Digest, Insane, Metrics, Sanity, Trace, UnitMetrics};
+use crate::observe::{Digest, Insane, Metrics, Recorder, Sanity, Trace, UnitMetrics};
 use crate::policies::{Contender, Entry};
+use crate::replay::EARLY_NS;
 use crate::task::TaskSpec;
 use crate::tenants::{Home, Tenants};
 
@@ -85,18 +86,18 @@ const SETTLE_MAX_NS: u64 = 60_000_000_000;
 /// As the kernel's watchdog for sched_ext at most.
 const WATCHDOG_NS: u64 = 30_000_000_000;
 
-type Seen = (Metrics, Sanity, (Digest, Option<Trace>));
-type Run = Simulation<Box<dyn Contender>, Seen>;
+type Seen = (Metrics, Sanity, (Digest, Option<Trace>, Option<Recorder>));
+pub(super) type Run = Simulation<Box<dyn Contender>, Seen>;
 
 /// A scenario under a policy that has settled: what is simulated from here on is measured.
 ///
 /// A thread has one, once, as it has one scheduler of Rota's: see [`apart`].
 pub struct Session<'s> {
-    scenario: &'s Scenario,
+    pub(super) scenario: &'s Scenario,
     policy: &'static str,
-    run: Run,
-    tenants: Tenants,
-    names: Vec<String>,
+    pub(super) run: Run,
+    pub(super) tenants: Tenants,
+    pub(super) names: Vec<String>,
     /// Decisions before the measurement.
     decisions: u64,
 }
@@ -120,10 +121,10 @@ impl Scenario {
     pub fn start(&self, policy: &Entry, options: Options) -> Result<Session<'_>> {
         let seed = options.seed.unwrap_or(self.seed);
         let trace = options.trace.then(Trace::default);
-        let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (Digest::default(), trace));
+        let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (Digest::default(), trace, None));
         let (topology, made) = (self.model.host.topology.clone(), (policy.make)(&self.model)?);
         let mut run = Run::new(topology, self.costs.clone(), seed, 0, made, observers);
-        let mut tenants = Tenants::new(&mut run.machine, &self.model);
+        let mut tenants = self.homes(&mut run);
         for home in tenants.homes() {
             run.act(|run| run.policy.appears(&mut run.machine, home));
         }
@@ -134,25 +135,46 @@ impl Scenario {
         Ok(Session { scenario: self, policy: policy.name, run, tenants, names, decisions })
     }
 
+    fn homes(&self, run: &mut Run) -> Tenants {
+        let mut tenants = Tenants::new(&mut run.machine, &self.model);
+        for (id, tenant) in (0..).zip(&self.model.tenants) {
+            if let Some(limits) = self.replay.as_ref().and_then(|replay| replay.limits(id)) {
+                tenants.limit(&tenant.name, limits);
+            }
+        }
+        tenants
+    }
+
     /// Starts every thread, and returns their names.
     fn populate(&self, run: &mut Run, tenants: &mut Tenants) -> Vec<String> {
-        let mut counts: BTreeMap<TenantId, u32> = BTreeMap::new();
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut threads: BTreeMap<TenantId, BTreeMap<u32, i32>> = BTreeMap::new();
         let mut names = Vec::new();
-        for Member { tenant: id, vcpu, working_set_kib, program } in self.members(run) {
-            let tenant = &self.model.tenants[id as usize];
-            let spec = match (tenant.name.as_str(), vcpu) {
+        for Member { tenant: id, vcpu, working_set_kib, standing, program } in self.members(run) {
+            let tenant = id.map(|id| &self.model.tenants[id as usize]);
+            let name = tenant.map_or(Tenant::SYSTEM, |tenant| &tenant.name);
+            let spec = match (name, vcpu) {
                 (Tenant::SYSTEM, _) => tenants.system(program),
                 (name, Some(index)) => tenants.vcpu(name, index, program),
                 (name, None) => tenants.thread(name, program),
             };
-            if let Some(index) = vcpu {
+            if let (Some(id), Some(index)) = (id, vcpu) {
                 threads.entry(id).or_default().insert(index, spec.pid);
             }
-            let affinity = (!run.policy.confines()).then(|| self.confined(tenant, vcpu));
-            run.spawn(TaskSpec { working_set_kib, affinity, ..spec });
-            let number = counts.entry(id).or_default();
-            names.push(format!("{}/{number}", tenant.name));
+            let own = standing.affinity.map(Rc::new);
+            let confines = run.policy.confines() || self.replay.is_some();
+            let affinity = own.or_else(|| Some(self.confined(tenant?, vcpu)).filter(|_| !confines));
+            run.spawn(TaskSpec {
+                working_set_kib,
+                affinity,
+                kernel_thread: standing.kernel_thread,
+                realtime: standing.realtime,
+                weight: standing.weight,
+                ..spec
+            });
+            let number = counts.entry(name).or_default();
+            let program = self.replay.as_ref().map_or("", |replay| replay.name(names.len()));
+            names.push([name, "/", &number.to_string(), " ", program].concat().trim_end().to_owned());
             *number += 1;
         }
         for (id, threads) in threads {
@@ -174,6 +196,12 @@ impl Scenario {
     }
 
     fn settle(&self, run: &mut Run) -> Result<()> {
+        if let Some(replay) = &self.replay {
+            run.run_until(self.warm_up_ns - EARLY_NS);
+            if !run.policy.confines() {
+                replay.place(&mut run.machine);
+            }
+        }
         let mut until_ns = self.warm_up_ns;
         run.run_until(until_ns);
         while !run.policy.is_settled() {
@@ -210,10 +238,16 @@ impl Session<'_> {
             readings.push(read(&mut self.run, &self.tenants));
             progress(part);
         }
-        if let Some(reason) = self.run.policy.failed() {
-            bail!("{} gave up: {reason}", self.policy);
-        }
+        self.is_fit()?;
         Ok(self.outcome(&readings))
+    }
+
+    /// Whether the policy is still in charge.
+    pub(super) fn is_fit(&self) -> Result<()> {
+        match self.run.policy.failed() {
+            Some(reason) => bail!("{} gave up: {reason}", self.policy),
+            None => Ok(()),
+        }
     }
 
     fn outcome(self, readings: &[Vec<Service>]) -> Outcome {

@@ -93,7 +93,8 @@ pub fn start(scenario: &Scenario, policy: &str) -> Run {
         }
     }
     for member in scenario.members(&mut run) {
-        let name = &scenario.model.tenants[member.tenant as usize].name;
+        let tenant = member.tenant.expect("a workload is a tenant's");
+        let name = &scenario.model.tenants[tenant as usize].name;
         let spec = tenants.thread(name, member.program);
         run.spawn(spec);
     }

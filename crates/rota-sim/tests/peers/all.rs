@@ -121,7 +121,8 @@ fn cgroups(run: &mut Run, rng: &mut Rng, limits: bool) -> Vec<CgroupId> {
         let cgroup = run.machine.cgroup_new(Cgroup { parent: Some(parent), weight, max });
         cgroups.push(cgroup);
         if limits && rng.chance(1, 2) {
-            let home = Home { tenant: tenant(rng), cgroup, first_unit: UnitId(0), is_vm: false };
+            let home =
+                Home { tenant: tenant(rng), cgroup, first_unit: UnitId(0), is_vm: false, limits: None };
             run.act(|run| run.policy.appears(&mut run.machine, &home));
         }
     }

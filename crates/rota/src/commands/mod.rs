@@ -4,6 +4,7 @@ pub mod check;
 pub mod farm;
 pub mod lab;
 pub mod plan;
+pub mod record;
 pub mod sim;
 pub mod status;
 pub mod up;

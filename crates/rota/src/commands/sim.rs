@@ -1,13 +1,16 @@
 //! `rota sim`: a scenario on the simulator, under one policy after the other.
 
+mod replay;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_model::config::Source;
+use rota_record::Recording;
 use rota_sim::observe::perfetto;
 use rota_sim::policies::{self, Entry, POLICIES};
 use rota_sim::scenario::{INTERVALS, Options, Outcome, Scenario};
@@ -23,8 +26,17 @@ use crate::{parallel, plan, report, sim};
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// What is simulated: a configuration with workloads, see examples/sim.toml; or a scenario of the lab's
-    #[arg(required_unless_present = "paper")]
+    #[arg(required_unless_present_any = ["replay", "paper"])]
     scenario: Option<PathBuf>,
+    /// Instead of a scenario, the load in a recording that `rota record` has made
+    ///
+    /// The same threads compute, sleep, wait and wake each other as they did. Says also how far a replay under the
+    /// recorded scheduler is from the recording.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scenario", "paper"])]
+    replay: Option<PathBuf>,
+    /// Replay on so many CPUs; by default on those that were recorded
+    #[arg(long, value_name = "N")]
+    cpus: Option<u32>,
     /// A paper's figure or table again, what was published beside what comes out
     #[arg(
         long,
@@ -72,8 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(figure) = arguments.paper.as_deref().and_then(papers::find) {
         return paper(figure, arguments);
     }
-    let path = arguments.scenario.as_deref().context("no scenario").map_err(Failure::Usage)?;
-    let scenario = read(path)?;
+    let (path, scenario, recording) = load(arguments)?;
     let policies = policies(&arguments.policy);
     let timetable =
         if policies.iter().any(|policy| policy.name == "rota") { Some(planned(&scenario)?) } else { None };
@@ -99,13 +110,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .zip(outcomes.chunks(seeds.len()).map(|same| same.iter().collect()))
         .collect();
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let shown = sim::report(&name, &scenario, &by_policy, timetable);
+    let mut shown = sim::report(&name, &scenario, &by_policy, timetable);
+    let distance = recording.as_ref().map(replay::distance).transpose()?.flatten();
+    let lost = recording.as_ref().map_or(0, |recording| recording.lost);
+    shown.comparison = distance.as_ref().map(|distance| distance.comparison(lost));
     if let Some(path) = &arguments.report {
         write(path, &report::render(&shown))?;
     }
     if arguments.json {
         let runs = jobs.iter().zip(&outcomes).map(|(job, outcome)| sim::Result::new(job.policy, outcome));
-        return print_json(&runs.collect::<Vec<_>>());
+        let runs = runs.collect();
+        return match recording {
+            Some(recording) => {
+                print_json(&replay::Replayed { recording: replay::Facts::from(&recording), distance, runs })
+            }
+            None => print_json(&runs),
+        };
     }
     print(report::text(&shown).as_bytes())
 }
@@ -122,6 +142,21 @@ fn paper(figure: &papers::Figure, arguments: &Arguments) -> Result<(), Failure> 
         return print_json(&(figure, &tables));
     }
     print(papers::text(figure, &tables).as_bytes())
+}
+
+/// What is simulated: the file, what it says, and the recording if it is one.
+fn load(arguments: &Arguments) -> Result<(&Path, Scenario, Option<Recording>), Failure> {
+    match (&arguments.replay, &arguments.scenario) {
+        (Some(path), _) => {
+            let (scenario, recording) = replay::read(path, arguments.cpus)?;
+            Ok((path, scenario, Some(recording)))
+        }
+        (None, _) if arguments.cpus.is_some() => {
+            Err(Failure::Usage(anyhow!("--cpus is for --replay; a scenario says its CPUs in [host]")))
+        }
+        (None, Some(path)) => Ok((path, read(path)?, None)),
+        (None, None) => Err(Failure::Usage(anyhow!("name a scenario, or a recording with --replay"))),
+    }
 }
 
 fn read(path: &Path) -> Result<Scenario, Failure> {

@@ -7,7 +7,7 @@ use super::curve::{self, Curve};
 use super::finding::{self, Summary, Verdict};
 use super::format;
 use super::measure::{CpuTime, Table, by_tenant, fairness, is_reserved, tables};
-use super::run::{Contestant, Report, Run, Tenant};
+use super::run::{Comparison, Contestant, Report, Run, Tenant};
 use super::series;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -34,6 +34,7 @@ pub fn render(report: &Report) -> String {
         (cpu_time(runs))
         @if let Some(svg) = &report.timetable { (timetable_section(svg)) }
         (tables_section(runs))
+        @if let Some(comparison) = &report.comparison { (comparison_section(comparison)) }
         (reading(report))
     };
     document(&headline, &body)
@@ -333,6 +334,22 @@ fn tables_section(runs: &[Run]) -> Markup {
             h2 { "Every figure" }
             p.words { "An exclamation mark stands where a promise was broken." }
             @for table in tables(runs) { (table_of(&table, runs)) }
+        }
+    }
+}
+
+fn comparison_section(comparison: &Comparison) -> Markup {
+    let [tenant, measure, figures @ ..] = &comparison.heads;
+    html! {
+        section {
+            h2 { "Beside the recording" }
+            p.words { (comparison.title) "." }
+            div.wide { table {
+                thead { tr { th { (tenant) } th { (measure) } @for head in figures { th.n { (head) } } } }
+                tbody { @for [tenant, measure, figures @ ..] in &comparison.rows {
+                    tr { th { (tenant) } td { (measure) } @for figure in figures { td.n { (figure) } } }
+                } }
+            } }
         }
     }
 }

@@ -17,10 +17,23 @@ pub struct Report {
     pub runs: Vec<Run>,
     /// The timetable's picture, an SVG document.
     pub timetable: Option<String>,
+    /// The runs' load beside where it comes from.
+    pub comparison: Option<Comparison>,
     /// What is said on a terminal beside tables and finding.
     pub notes: Vec<String>,
     /// How it was measured, for the end of the page.
     pub method: Vec<String>,
+}
+
+/// Figures of one thing beside those of another, as people read them.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// What is compared.
+    pub title: String,
+    /// Of the columns: two of names, three of figures.
+    pub heads: [&'static str; 5],
+    /// A line each.
+    pub rows: Vec<[String; 5]>,
 }
 
 /// A scenario under one policy.
@@ -141,6 +154,7 @@ impl Report {
             conditions: results.first().map_or(vec![], |first| conditions(first, results)),
             runs,
             timetable,
+            comparison: None,
             notes: vec![format!(
                 "By its controls, the machine itself took up to {} at a time.",
                 taken.join(", ")

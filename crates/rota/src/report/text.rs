@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::finding::{Summary, comparison, headline};
 use super::format;
 use super::measure::{CpuTime, Table, TableRow, tables};
-use super::run::{Report, Run};
+use super::run::{Comparison, Report, Run};
 
 /// The report for a terminal.
 pub fn text(report: &Report) -> String {
@@ -16,6 +16,7 @@ pub fn text(report: &Report) -> String {
             out += &format!("{}\n", lines(&part, &report.runs));
         }
     }
+    out += &report.comparison.as_ref().map_or_else(String::new, compared);
     for run in &report.runs {
         let time = CpuTime::of(run);
         let (harvest, idle) = (format::percent(time.harvest), format::percent(time.idle));
@@ -28,6 +29,24 @@ pub fn text(report: &Report) -> String {
     report.notes.iter().for_each(|note| out += &format!("{note}\n"));
     out += &format!("\n{}.\n{}\n", headline(&summaries), comparison(&summaries));
     out
+}
+
+/// The comparison: names to the left, figures to the right.
+fn compared(comparison: &Comparison) -> String {
+    let heads = comparison.heads.map(str::to_owned);
+    let rows: Vec<&[String; 5]> = std::iter::once(&heads).chain(&comparison.rows).collect();
+    let widths: Vec<usize> = (0..heads.len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let mut out = format!("{}\n\n", comparison.title);
+    for [tenant, measure, figures @ ..] in rows {
+        let mut line = format!("{tenant:<0$}  {measure:<1$}", widths[0], widths[1]);
+        for (figure, width) in figures.iter().zip(&widths[2..]) {
+            write!(line, "  {figure:>width$}").expect("a string takes all");
+        }
+        out += &format!("{}\n", line.trim_end());
+    }
+    out + "\n"
 }
 
 /// So many policies are shown side by side for each measure; where there are more, measures stand below each other.

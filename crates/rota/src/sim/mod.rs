@@ -1,5 +1,6 @@
 //! What the simulator has found, as programs read it and as a report shows it.
 
+mod distance;
 pub mod lab;
 
 use rota_lab::scenario::result::{Blackouts, TenantResult};
@@ -8,6 +9,8 @@ use rota_sim::observe::UnitMetrics;
 use rota_sim::policies::Entry;
 use rota_sim::scenario::{Outcome, Scenario, Service, TenantOutcome};
 use serde::Serialize;
+
+pub use distance::Distance;
 
 use crate::report::{Contestant, Inside, Report, Run, Tenant, format};
 
@@ -92,6 +95,7 @@ pub fn report(
         ],
         runs: runs.collect(),
         timetable,
+        comparison: None,
         notes: vec![],
         method: METHOD.iter().map(|paragraph| (*paragraph).to_owned()).chain(abouts).collect(),
     }

@@ -110,9 +110,13 @@ pub struct Results(Outcome);
 impl Results {
     /// A file.
     pub fn text(&self, name: &str) -> String {
+        String::from_utf8(self.bytes(name).to_vec()).unwrap()
+    }
+
+    /// The bytes of a file.
+    pub fn bytes(&self, name: &str) -> &[u8] {
         let results = &self.0.results;
-        let bytes = results.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", results.keys()));
-        String::from_utf8(bytes.clone()).unwrap()
+        results.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", results.keys()))
     }
 
     fn json<T: DeserializeOwned>(&self, name: &str) -> T {

@@ -14,5 +14,6 @@ mod handover;
 mod hog;
 mod hotplug;
 mod promises;
+mod replay;
 mod saturation;
 mod stop;

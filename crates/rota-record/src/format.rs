@@ -1,0 +1,183 @@
+//! The file of a recording.
+//!
+//! | bytes | what |
+//! | --- | --- |
+//! | 8 | `ROTA-REC` |
+//! | 4 | the version of what follows, little-endian: [`VERSION`] |
+//! | the rest | one zstd frame with a checksum: the [`Recording`] in the encoding of the crate `postcard` |
+//!
+//! Postcard writes fields in their order and without names: whole numbers as LEB128, signed ones zig-zag, an `enum` as
+//! its variant's number and then its fields, `Option` as 0 or 1, texts and lists with their length in front. What is
+//! not as derived: a set of CPUs is a text, as `0-3,8`; an event's time is how many ns it is after the event before. So
+//! an event takes some four bytes, two in the file. A change of a type in [`crate::Recording`] is a new version.
+
+use std::io::{Read, Write};
+
+use crate::check::Meaningless;
+use crate::recording::Recording;
+
+const MAGIC: &[u8; 8] = b"ROTA-REC";
+
+/// What this crate writes and reads.
+pub const VERSION: u32 = 1;
+
+/// A recording is not larger than this when it is unpacked.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// zstd's own default: a higher level saves a tenth and takes thrice as long.
+const LEVEL: i32 = 3;
+
+/// Why bytes are no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// They begin otherwise.
+    #[error("this is no recording; `rota record` makes one")]
+    Foreign,
+    /// Another version wrote them.
+    #[error("the recording has version {0}, and this is for version {VERSION}; use the rota that made it")]
+    Version(u32),
+    /// They are cut or changed.
+    #[error("the recording is damaged: {0}; record anew")]
+    Damaged(String),
+    /// They are well-formed, and what they say cannot be.
+    #[error("the recording is damaged: {0}; record anew")]
+    Meaningless(#[from] Meaningless),
+}
+
+fn damaged(error: impl ToString) -> FormatError {
+    FormatError::Damaged(error.to_string())
+}
+
+impl Recording {
+    /// The file.
+    ///
+    /// # Errors
+    ///
+    /// If it breaks a rule of [`Recording::check`], since nobody could read it, or is too large.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
+        self.check()?;
+        let body = postcard::to_stdvec(self).map_err(damaged)?;
+        if body.len() as u64 > BYTES_MAX {
+            return Err(damaged("it is larger than 1 GiB"));
+        }
+        let mut bytes = [MAGIC.as_slice(), &VERSION.to_le_bytes()].concat();
+        let mut encoder = zstd::Encoder::new(&mut bytes, LEVEL).map_err(damaged)?;
+        encoder.include_checksum(true).map_err(damaged)?;
+        encoder.write_all(&body).map_err(damaged)?;
+        encoder.finish().map_err(damaged)?;
+        Ok(bytes)
+    }
+
+    /// What a file says.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, is of another version, is damaged, or says what cannot be.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Recording, FormatError> {
+        let rest = bytes.strip_prefix(MAGIC).ok_or(FormatError::Foreign)?;
+        let (version, packed) =
+            rest.split_first_chunk::<4>().ok_or_else(|| damaged("it ends in its version"))?;
+        let version = u32::from_le_bytes(*version);
+        if version != VERSION {
+            return Err(FormatError::Version(version));
+        }
+        let mut body = Vec::new();
+        let decoder = zstd::Decoder::with_buffer(packed).map_err(damaged)?;
+        decoder.take(BYTES_MAX + 1).read_to_end(&mut body).map_err(damaged)?;
+        if body.len() as u64 > BYTES_MAX {
+            return Err(damaged("it is larger than 1 GiB"));
+        }
+        let (recording, rest) = postcard::take_from_bytes::<Recording>(&body).map_err(damaged)?;
+        if !rest.is_empty() {
+            return Err(damaged(format!("{} bytes are too many", rest.len())));
+        }
+        recording.check()?;
+        Ok(recording)
+    }
+}
+
+/// Events, each with the time since the one before.
+pub(crate) mod deltas {
+    use serde::de::{Error, SeqAccess, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    use crate::recording::{Event, What};
+
+    pub fn serialize<S: Serializer>(events: &[Event], serializer: S) -> Result<S::Ok, S::Error> {
+        let before = std::iter::once(0).chain(events.iter().map(|event| event.at_ns));
+        serializer.collect_seq(
+            events.iter().zip(before).map(|(event, before)| (event.at_ns.wrapping_sub(before), event.what)),
+        )
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Event>, D::Error> {
+        deserializer.deserialize_seq(Events)
+    }
+
+    struct Events;
+
+    /// Room for so many events is made at once, whatever length is claimed.
+    const ROOM_MAX: usize = 1 << 16;
+
+    impl<'de> Visitor<'de> for Events {
+        type Value = Vec<Event>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("events")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Event>, A::Error> {
+            let mut events = Vec::with_capacity(list.size_hint().unwrap_or(0).min(ROOM_MAX));
+            let mut at_ns: u64 = 0;
+            while let Some((delta_ns, what)) = list.next_element::<(u64, What)>()? {
+                at_ns = at_ns.checked_add(delta_ns).ok_or_else(|| A::Error::custom("a time overflows"))?;
+                events.push(Event { at_ns, what });
+            }
+            Ok(events)
+        }
+    }
+}
+
+/// A set of CPUs as a text; an absent one as the empty text.
+pub(crate) mod cpus {
+    use std::borrow::Cow;
+
+    use rota_model::CpuSet;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// A set that may be absent, or may not.
+    pub trait Cpus: Sized {
+        fn set(&self) -> Option<&CpuSet>;
+        fn of(set: CpuSet) -> Self;
+    }
+
+    impl Cpus for CpuSet {
+        fn set(&self) -> Option<&CpuSet> {
+            Some(self)
+        }
+
+        fn of(set: CpuSet) -> CpuSet {
+            set
+        }
+    }
+
+    impl Cpus for Option<CpuSet> {
+        fn set(&self) -> Option<&CpuSet> {
+            self.as_ref()
+        }
+
+        fn of(set: CpuSet) -> Option<CpuSet> {
+            Some(set).filter(|set| !set.is_empty())
+        }
+    }
+
+    pub fn serialize<T: Cpus, S: Serializer>(cpus: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&cpus.set().map_or_else(String::new, CpuSet::to_string))
+    }
+
+    pub fn deserialize<'de, T: Cpus, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
+        let text = Cow::<str>::deserialize(deserializer)?;
+        text.parse().map(T::of).map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,38 @@
+//! What was recorded on a real kernel is replayed in the simulator.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::guest::{Guest, NEWEST, script};
+
+#[test]
+#[ignore = "boots a guest"]
+fn a_mix_recorded_under_eevdf_is_replayed() {
+    let results = Guest::exact(NEWEST).program("stress-ng").run("", &script!("record.sh"));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mix.recording");
+    std::fs::write(&path, results.bytes("mix.recording")).unwrap();
+    let simulate = |format: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_rota"))
+            .args(["sim", "--policy", "eevdf", "--replay"])
+            .arg(&path)
+            .args(format)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    println!("{}", simulate(&[]));
+    let found: Value = serde_json::from_str(&simulate(&["--json"])).unwrap();
+    assert_eq!((&found["recording"]["policy"], &found["recording"]["lost"]), (&"eevdf".into(), &0.into()));
+    for name in ["hog", "pipe", "sleeper"] {
+        let tenants = found["distance"]["tenants"].as_array().unwrap();
+        let tenant = tenants.iter().find(|tenant| tenant["tenant"] == name);
+        let ratio = tenant.unwrap_or_else(|| panic!("no {name} in {found}"))["cpu_share"]["ratio"].as_f64();
+        assert!(
+            ratio.is_some_and(|ratio| (0.9..1.1).contains(&ratio)),
+            "{name}: {ratio:?} times its CPU time"
+        );
+    }
+}
