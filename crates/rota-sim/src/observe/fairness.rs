@@ -59,6 +59,13 @@ struct Tenant {
     running: u32,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Task {
+    runnable: bool,
+    ran_since_ns: u64,
+    used_ns: u64,
+}
+
 /// Two tenants, the earlier one first; normalised service, in [`TICKS`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
@@ -81,7 +88,7 @@ pub struct Fairness {
     places: BTreeMap<UnitId, usize>,
     /// Of each two places, the lower first.
     pairs: BTreeMap<(usize, usize), Pair>,
-    runnable: Vec<bool>,
+    tasks: Vec<Task>,
     found: Vec<Unfair>,
 }
 
@@ -100,7 +107,7 @@ impl Fairness {
             tenants: Vec::new(),
             places: BTreeMap::new(),
             pairs: BTreeMap::new(),
-            runnable: Vec::new(),
+            tasks: Vec::new(),
             found: Vec::new(),
         }
     }
@@ -148,11 +155,16 @@ impl Fairness {
         u128::from(self.cpus + 1) * (of(first) + of(second))
     }
 
-    /// Counts every pair that a tenant is one of up to now, before anything about it changes.
-    fn count(&mut self, place: usize, now_ns: u64) {
+    /// A share of the horizon, over its weight, is the same for all.
+    fn owed_most(&self) -> u128 {
         let backlogged = self.tenants.iter().filter(|tenant| tenant.runnable > 0);
         let weights = backlogged.map(|tenant| tenant.weight).sum::<u32>().max(1);
-        let owed_most = normalised(self.horizon_ns * u64::from(self.cpus), weights);
+        normalised(self.horizon_ns * u64::from(self.cpus), weights)
+    }
+
+    /// Counts every pair that a tenant is one of up to now, before anything about it changes.
+    fn count(&mut self, place: usize, now_ns: u64) {
+        let owed_most = self.owed_most();
         for other in (0..self.tenants.len()).filter(|other| *other != place) {
             let (first, second) = (place.min(other), place.max(other));
             let bound = self.bound(first, second);
@@ -163,7 +175,9 @@ impl Fairness {
                 (pair.lead, pair.owed) = ([0; 2], [0; 2]);
                 continue;
             }
-            pair.serve(tenants, ran_ns, owed_most);
+            let served = tenants.map(|of| normalised(ran_ns * u64::from(of.running), of.weight));
+            let ahead = usize::from(served[1] > served[0]);
+            pair.gain(ahead, served[ahead] - served[1 - ahead], &tenants[1 - ahead], owed_most);
             for side in [0, 1] {
                 pair.most[side] = pair.most[side].max(pair.lead[side]);
                 if pair.lead[side] > bound && !std::mem::replace(&mut pair.unfair[side], true) {
@@ -190,6 +204,29 @@ impl Fairness {
         }
     }
 
+    /// A thread of a tenant has stopped, of whose time on its CPU interrupts had so much: others are ahead by that.
+    fn lost(&mut self, place: usize, ns: u64) {
+        let (owed_most, tenant) = (self.owed_most(), self.tenants[place]);
+        for (&(first, second), pair) in &mut self.pairs {
+            let other = if place == first { second } else { first };
+            let concerned = place == first || place == second;
+            if concerned && tenant.runnable > 0 && self.tenants[other].runnable > 0 {
+                pair.gain(usize::from(other == second), normalised(ns, tenant.weight), &tenant, owed_most);
+            }
+        }
+    }
+
+    fn stops(&mut self, machine: &Machine, id: TaskId, runnable: bool) {
+        let used_ns = machine.task(id).used_ns;
+        let task = &mut self.tasks[id.index()];
+        let lost_ns = (machine.now_ns() - task.ran_since_ns).saturating_sub(used_ns - task.used_ns);
+        task.runnable = runnable;
+        self.change(machine, id, -i32::from(!runnable), -1);
+        if let Some(&place) = self.places.get(&machine.task(id).unit) {
+            self.lost(place, lost_ns);
+        }
+    }
+
     fn change(&mut self, machine: &Machine, task: TaskId, runnable: i32, running: i32) {
         let Some(&place) = self.places.get(&machine.task(task).unit) else { return };
         self.count(place, machine.now_ns());
@@ -203,17 +240,14 @@ impl Fairness {
 }
 
 impl Pair {
-    /// Both have run as many threads as they do for so long.
-    fn serve(&mut self, tenants: [Tenant; 2], ran_ns: u64, owed_most: u128) {
-        let served = tenants.map(|of| normalised(ran_ns * u64::from(of.running), of.weight));
-        let ahead = usize::from(served[1] > served[0]);
+    /// One has gained so much on the other.
+    fn gain(&mut self, ahead: usize, gain: u128, other: &Tenant, owed_most: u128) {
         let behind = 1 - ahead;
-        let gain = served[ahead] - served[behind];
         let regained = gain.min(self.lead[behind]);
         self.lead[behind] -= regained;
         let made_good = (gain - regained).min(self.owed[ahead]);
         self.owed[ahead] -= made_good;
-        if tenants[behind].running < tenants[behind].runnable {
+        if other.running < other.runnable {
             self.lead[ahead] += gain - made_good;
             return;
         }
@@ -226,16 +260,17 @@ impl Pair {
 impl Observer for Fairness {
     fn observe(&mut self, machine: &Machine, event: Event) {
         match event {
-            Event::Born(task) => self.runnable.resize(task.index() + 1, false),
+            Event::Born(task) => self.tasks.resize(task.index() + 1, Task::default()),
             Event::Woken(task) => {
-                let newly = !std::mem::replace(&mut self.runnable[task.index()], true);
+                let newly = !std::mem::replace(&mut self.tasks[task.index()].runnable, true);
                 self.change(machine, task, i32::from(newly), 0);
             }
-            Event::Runs(_, task) => self.change(machine, task, 0, 1),
-            Event::Stops(_, task, runnable) => {
-                self.runnable[task.index()] = runnable;
-                self.change(machine, task, -i32::from(!runnable), -1);
+            Event::Runs(_, id) => {
+                let task = &mut self.tasks[id.index()];
+                (task.ran_since_ns, task.used_ns) = (machine.now_ns(), machine.task(id).used_ns);
+                self.change(machine, id, 0, 1);
             }
+            Event::Stops(_, task, runnable) => self.stops(machine, task, runnable),
             _ => {}
         }
     }
