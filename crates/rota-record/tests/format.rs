@@ -131,7 +131,11 @@ proptest! {
     }
 
     #[test]
-    fn a_file_that_is_cut_or_changed_is_refused_or_says_the_same(recording in recording(), place: prop::sample::Index, bit in 0..8u8) {
+    fn a_file_that_is_cut_or_changed_is_refused_or_says_the_same(
+        recording in recording(),
+        place: prop::sample::Index,
+        bit in 0..8u8,
+    ) {
         let bytes = recording.to_bytes().unwrap();
         prop_assert!(Recording::from_bytes(&bytes[..place.index(bytes.len())]).is_err());
         let mut changed = bytes.clone();

@@ -215,7 +215,8 @@ fn edited_plans_are_certified_and_leave_other_cpus_as_they_were() {
     );
 }
 
-/// 101 vCPUs of 0.99 on 100 CPUs: each has a hundredth of the last one to give, which may not have slots on all of them.
+/// 101 vCPUs of 0.99 on 100 CPUs: each CPU has a hundredth of the last one to give, which may not have slots on all of
+/// them.
 #[test]
 fn what_is_free_on_a_hundred_cpus_is_gathered() {
     const CPUS: u32 = 100;

@@ -112,13 +112,13 @@ impl Threads {
         let Owner { tenant, vcpu } = thread.owner;
         if thread.runs_on.is_some() {
             let running = self.running.entry(tenant).or_default();
-            *running = running.strict_add_signed(by);
+            *running = running.checked_add_signed(by).expect("who stops has run");
         }
         if thread.waits_since_ns.is_some() {
             let place = vcpu.map_or(0, |vcpu| 1 + vcpu as usize);
             let waiting = self.waiting.entry(tenant).or_default();
             waiting.resize(waiting.len().max(place + 1), 0);
-            waiting[place] = waiting[place].strict_add_signed(by);
+            waiting[place] = waiting[place].checked_add_signed(by).expect("who goes has waited");
         }
     }
 

@@ -86,6 +86,7 @@ fn kind(error: &Infeasible) -> &'static str {
         Infeasible::Share { .. } => "share",
         Infeasible::Slices { .. } => "slices",
         Infeasible::NoCpu { .. } => "no CPU",
+        Infeasible::Scattered { .. } => "scattered",
     }
 }
 
