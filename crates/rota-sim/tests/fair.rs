@@ -49,7 +49,8 @@ fn outcome(text: &str) -> Outcome {
     outcome
 }
 
-/// What the first tenant got of what its weight entitles it to, a program of as many threads as CPUs beside as many hogs.
+/// What the first tenant got of what its weight entitles it to: a program of as many threads as CPUs beside as many
+/// hogs.
 fn part_of_fair(cpus: u32, program: &str, weights: (u32, u32)) -> f64 {
     let host = host(cpus, weights);
     let outcome = outcome(&format!(
