@@ -125,12 +125,18 @@ fn unknown_commands(source: &Source, help: &str) -> Vec<String> {
         .collect()
 }
 
+/// Of the command line as `cargo test --workspace` has built it: built alone, its libraries would have other features,
+/// and all of them would be compiled once more.
 fn help() -> String {
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--locked", "--package", "rota", "--", "--help"])
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--locked", "--workspace", "--bins", "--tests"])
         .current_dir(root())
-        .output()
+        .status()
         .expect("cargo runs");
+    assert!(built.success(), "the workspace does not build");
+    let tests = std::env::current_exe().expect("a test has a path");
+    let rota = tests.ancestors().nth(2).expect("it is in target/debug/deps").join("rota");
+    let output = Command::new(rota).arg("--help").output().expect("it was built");
     assert!(output.status.success(), "rota --help: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("the help is UTF-8")
 }
