@@ -85,6 +85,8 @@ impl Settings {
             nr_queues: options.queues + 1,
             nr_tenants: options.queues + 1,
             table_bytes: options.table_bytes.next_multiple_of(4096),
+            nr_domains: 1,
+            reserved: 0,
             housekeeping: [0; _],
         };
         for cpu in options.housekeeping.iter() {
@@ -100,7 +102,9 @@ impl Settings {
             "views" => Some(self.nr_cpus * NR_BUFFERS as u32),
             "cpus" => Some(self.nr_cpus),
             "queues" => Some(self.nr_queues),
-            "tenants" => Some(self.nr_tenants),
+            "tenants" | "fair" => Some(self.nr_tenants),
+            "domains" => Some(self.nr_domains),
+            "places" => Some(self.nr_domains * self.nr_tenants),
             "cgroups" | "vcpu_threads" => Some(BINDINGS_MAX),
             _ => None,
         }

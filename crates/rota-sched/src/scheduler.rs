@@ -81,7 +81,12 @@ mod dsq {
     pub fn pinned(cpu: u32) -> u64 {
         3 << 32 | u64::from(cpu)
     }
-    pub const SHARED: u64 = 4 << 32;
+    pub fn bound(cpu: u32) -> u64 {
+        5 << 32 | u64::from(cpu)
+    }
+    pub fn shared(domain: u32) -> u64 {
+        4 << 32 | u64::from(domain)
+    }
 }
 
 struct Known {
@@ -222,7 +227,7 @@ impl<K: Kernel> Scheduler<K> {
         let former = known.map(|known| (known.record.first_queue, known.queues));
         let (first_queue, queues) = match former {
             Some((first, count)) if count >= needs => (first, count),
-            _ => (self.new_queues(needs)?, needs),
+            _ => (self.new_queues(needs, &spec)?, needs),
         };
         let mut record = known.map_or_else(shared::Tenant::zeroed, |known| known.record);
         if known.is_none() {
@@ -250,13 +255,14 @@ impl<K: Kernel> Scheduler<K> {
         Ok(former.filter(|&(first, _)| first != first_queue))
     }
 
-    fn new_queues(&self, count: u32) -> Result<u32> {
+    fn new_queues(&self, count: u32, spec: &TenantSpec) -> Result<u32> {
         let busy = |queue: u32| self.queue_head(queue).is_ok_and(|head| head.nr_runnable > 0);
         let first = self.numbers.borrow_mut().take(count, busy).with_context(|| {
             format!("no room for {count} more queues of {}; start again with more", self.settings.nr_queues)
         })?;
         for queue in first..first + count {
-            self.kernel.put_bytes("queues", bytemuck::bytes_of(&queue), &[])?;
+            let vm = if spec.kind == TenantKind::Vm { spec.id } else { 0 };
+            self.kernel.put("queues", queue, &shared::QueueHead { vm, ..Zeroable::zeroed() })?;
         }
         Ok(first)
     }
@@ -316,8 +322,10 @@ impl<K: Kernel> Scheduler<K> {
     /// Sends every waiting task to the dispatch queue where it belongs now.
     fn rehome_all(&self) -> Result<()> {
         let queues = self.numbers.borrow().in_use();
-        let of_cpus = (0..self.settings.nr_cpus).flat_map(|cpu| [dsq::background(cpu), dsq::pinned(cpu)]);
-        for dsq in queues.into_iter().map(dsq::queue).chain([dsq::SHARED]).chain(of_cpus) {
+        let of_cpu = |cpu| [dsq::background(cpu), dsq::pinned(cpu), dsq::bound(cpu)];
+        let of_cpus = (0..self.settings.nr_cpus).flat_map(of_cpu);
+        let lines = (0..self.settings.nr_domains).map(dsq::shared);
+        for dsq in queues.into_iter().map(dsq::queue).chain(lines).chain(of_cpus) {
             self.kernel.call("rehome", &mut Rehome { dsq, moved: 0 })?;
         }
         self.kernel.call("kick_all", &mut 0u64)

@@ -90,7 +90,7 @@ structures! {
         lock: u32,
         nr_runnable: u32,
         nr_running: u32,
-        padding: u32,
+        vm: u32,
         wanted_since: u64,
         blackout_since: u64,
     }
@@ -118,6 +118,8 @@ structures! {
         nr_queues: u32,
         nr_tenants: u32,
         table_bytes: u32,
+        nr_domains: u32,
+        reserved: u32,
         housekeeping: [u64; CPUS_MAX / 64],
     }
     TableRef = "rota_table_ref" {

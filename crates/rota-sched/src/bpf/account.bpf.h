@@ -11,7 +11,7 @@
 #ifndef ROTA_ACCOUNT_BPF_H
 #define ROTA_ACCOUNT_BPF_H
 
-#include "state.bpf.h"
+#include "clock.bpf.h"
 
 /* Whether more threads of the queue would run than do. */
 static __always_inline bool queue_waits(const struct queue_ctx *q)
@@ -85,37 +85,44 @@ static __always_inline void follow_promise(struct queue_ctx *q, u64 promised_fro
 		q->account.missed_by_cause[i] = 0;
 }
 
-__noinline int queue_gains_thread(u32 queue, bool running, u64 now)
+/* Returns whether the tenant had none before. */
+__noinline bool queue_gains_thread(u32 queue, bool running, u64 now)
 {
 	struct queue_ctx *q = queue_ctx(queue);
+	bool first;
 
 	if (!q)
-		return 0;
+		return false;
 	bpf_spin_lock(&q->lock);
-	if (!q->nr_runnable++)
+	first = !q->nr_runnable++;
+	if (first)
 		q->wanted_since = now;
 	if (running)
 		q->nr_running++;
 	if (!q->nr_running && !q->blackout_since)
 		blackout_begins(q, now);
 	bpf_spin_unlock(&q->lock);
-	return 0;
+	return first && fair_gains_queue(q->vm);
 }
 
 __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 {
 	struct queue_ctx *q = queue_ctx(queue);
+	bool last;
 
 	if (!q)
 		return 0;
 	bpf_spin_lock(&q->lock);
 	if (running && q->nr_running)
 		q->nr_running--;
-	if (q->nr_runnable && !--q->nr_runnable) {
+	last = q->nr_runnable && !--q->nr_runnable;
+	if (last) {
 		count_wanted(q, now);
 		q->blackout_since = 0;
 	}
 	bpf_spin_unlock(&q->lock);
+	if (last)
+		fair_loses_queue(q->vm);
 	return 0;
 }
 
@@ -195,6 +202,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_SHARED:
+		c->shared.served = now;
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_FLOOR:
@@ -237,6 +245,8 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 	}
 	bpf_spin_unlock(&q->lock);
 	charge_level(c, cpu, used, now);
+	if (c->served != ROTA_NONE)
+		fair_charge(cpu, c->served, used);
 	c->turn_since = now;
 	return 0;
 }

@@ -6,7 +6,7 @@
 #ifndef ROTA_CONTROL_BPF_H
 #define ROTA_CONTROL_BPF_H
 
-#include "place.bpf.h"
+#include "fair.bpf.h"
 
 /*
  * Publishes the table that the loader has put into a buffer (thesis section 4.2.1, "Synchronization-free table
@@ -63,11 +63,15 @@ int rehome(struct rota_rehome *arg)
 
 		classify(p, &m);
 		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(now));
+		if ((target >> 32) == (DSQ_SHARED(0) >> 32))
+			target = fair_rehome(p, m.tenant, dsq);
 		if (target == dsq)
 			continue;
 		if (t && t->m.queue != m.queue)
 			leave_queue(t, t->m.queue, now);
-		scx_bpf_dsq_move_set_vtime(&it, 0);
+		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))
+			leaves_line(t);
+		scx_bpf_dsq_move_set_vtime(&it, t && t->in_line ? t->tag : 0);
 		if (scx_bpf_dsq_move_vtime(&it, p, target, 0))
 			moved++;
 		else if (t)

@@ -7,6 +7,7 @@
  *   state.bpf.h    what is remembered per CPU, queue and task
  *   table.bpf.h    which vCPU owns a CPU now
  *   tenant.bpf.h   which tenant and queue a task belongs to
+ *   clock.bpf.h    what tenants without a reservation have received, by weight
  *   account.bpf.h  service, blackouts, lost time
  *   handover.bpf.h  a vCPU with slots on several CPUs: who has it, and who gets it next
  *   slot.bpf.h     a CPU in its slot, and the timer that ends it
@@ -14,6 +15,8 @@
  *   exclusive.bpf.h  cores that one tenant has to itself
  *   place.bpf.h    where a task waits
  *   wake.bpf.h     which CPU a waking task is sent to, and which is told
+ *   fair.bpf.h     tenants without a reservation: who is next, and who gives way
+ *   floor.bpf.h    what has waited too long
  *   control.bpf.h  what the loader has us do: publish a table, send waiting tasks where they belong now
  *
  * After Tableau (Vanga, thesis 2020, chapter 4).
@@ -30,6 +33,8 @@
 #include "pick.bpf.h"
 #include "place.bpf.h"
 #include "wake.bpf.h"
+#include "fair.bpf.h"
+#include "floor.bpf.h"
 #include "control.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -50,18 +55,16 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	return cpu < nr_host_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
 }
 
-/* The task's place in the queue: siblings share by thread weight, the threads of shared and background tenants carry
- * their tenant's time. Who slept starts one quantum ahead at most. */
+/* The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
+ * tenant's time. Who slept starts one quantum ahead at most. */
 static __always_inline u64 place_in_line(struct task_ctx *t, struct queue_ctx *q, u64 dsq)
 {
-	u64 clock;
 
 	if (dsq == DSQ_QUEUE(t->m.queue) || (dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
 		t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
 		return t->vtime;
 	}
-	clock = dsq == DSQ_SHARED ? shared_vtime : background_vtime;
-	q->fair_vtime = max_vtime(q->fair_vtime, clock - ROTA_QUANTUM_NS);
+	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
 	return q->fair_vtime;
 }
 
@@ -85,11 +88,15 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	dsq = dsq_of(p, t->m.tenant, t->m.vcpu, t->m.queue, table_in_force(now));
+	if ((dsq >> 32) == (DSQ_SHARED(0) >> 32)) {
+		fair_enqueue(p, t, q, enq_flags, now);
+		return;
+	}
 	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(t, q, dsq), enq_flags);
 	cpu = scx_bpf_task_cpu(p);
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) || (dsq >> 32) == (DSQ_PINNED(0) >> 32))
 		cpu = (u32)dsq;
-	else if (!(enq_flags & SCX_ENQ_WAKEUP) && dsq != DSQ_SHARED)
+	else if (!(enq_flags & SCX_ENQ_WAKEUP))
 		cpu = wake_cpu(p, now); /* the CPU that it was on until now goes on with something else */
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))
@@ -127,7 +134,7 @@ __noinline bool pick_tenant(u32 cpu)
 		return true;
 	if (c->exclusive)
 		return false;
-	return serve(cpu, DSQ_SHARED, ROTA_LEVEL_SHARED, c->slot_end) ||
+	return serve_fair(cpu, ROTA_LEVEL_SHARED, c->slot_end) ||
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
 }
 
@@ -146,6 +153,7 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
 
 	turn_begins(c, cpu, c->picked, c->now);
+	fair_turn(c, c->now);
 	if (t)
 		stands_in(c, t, c->now);
 	if (prev)
@@ -206,7 +214,8 @@ void STRUCT_OPS(rota_runnable, struct task_struct *p, u64 enq_flags)
 	if (!t || t->counted)
 		return;
 	t->counted = true;
-	queue_gains_thread(t->m.queue, false, now);
+	if (queue_gains_thread(t->m.queue, false, now))
+		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
 }
 
 void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
@@ -214,7 +223,10 @@ void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 	struct task_ctx *t = task_ctx(p);
 	u64 now = bpf_ktime_get_ns();
 
-	if (!t || !t->counted)
+	if (!t)
+		return;
+	leaves_line(t);
+	if (!t->counted)
 		return;
 	t->counted = false;
 	if (!has_left(t, now))
@@ -229,9 +241,7 @@ static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
 	if (!q)
 		return;
 	q->vtime = max_vtime(q->vtime, t->vtime);
-	if (c->level == ROTA_LEVEL_SHARED)
-		shared_vtime = max_vtime(shared_vtime, q->fair_vtime);
-	else if (c->level == ROTA_LEVEL_BACKGROUND)
+	if (c->level == ROTA_LEVEL_BACKGROUND)
 		background_vtime = max_vtime(background_vtime, q->fair_vtime);
 }
 
@@ -257,6 +267,8 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	starts_serving(c);
 	t->running = true;
 	t->run_since = now;
+	leaves_line(t);
+	fair_begins(cpu, t->m.tenant, now);
 	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
 	stands_in(c, t, now);
 	q = queue_ctx(t->m.queue);
@@ -280,8 +292,11 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	turn_ends(cpu, t->m.queue, now);
 	service_ends(t->m.queue, runnable, now);
 	used = now - t->run_since;
-	t->vtime += used * 100 / (p->scx.weight ?: 1);
-	__sync_fetch_and_add(&q->fair_vtime, used * 100 / (tenant->weight ?: 100));
+	t->vtime += used * ROTA_WEIGHT_ONE / (p->scx.weight ?: 1);
+	if (is_shared_tenant(tenant))
+		fair_finish(t, tenant, q, used);
+	else
+		__sync_fetch_and_add(&q->fair_vtime, used * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE));
 }
 
 /*
@@ -314,6 +329,7 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 		return;
 	c->other_since = now;
 	settle_task(p, t, cpu, runnable, now);
+	c->served = ROTA_NONE;
 	stops_serving(c, now);
 	if (runnable)
 		gives_way(c, p, t);
@@ -357,15 +373,18 @@ static __always_inline s32 init_cpu(u32 cpu)
 
 	if (!c)
 		return -EINVAL;
+	c->number = cpu;
 	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->held = c->serving = ROTA_NONE;
+	c->served = c->lasting = c->prev_tenant = ROTA_NONE;
 	c->dozes = 1; /* it may idle already */
 	c->until_ns = c->slot_end = ROTA_NEVER;
 	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
 	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
+	error = error ?: scx_bpf_create_dsq(DSQ_BOUND(cpu), -1);
 	return error ?: scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);
 }
 
@@ -374,7 +393,11 @@ s32 STRUCT_OPS_SLEEPABLE(rota_init)
 	s32 error = make_masks(ROTA_NONE);
 	u32 i;
 
-	error = error ?: scx_bpf_create_dsq(DSQ_SHARED, -1);
+	bpf_for (i, 0, settings.nr_domains) {
+		if (error)
+			break;
+		error = scx_bpf_create_dsq(DSQ_SHARED(i), -1);
+	}
 	bpf_for (i, 0, nr_host_cpus) {
 		if (error)
 			break;

@@ -2,9 +2,9 @@
 /*
  * What a CPU runs next. First the slot's owner; then, in time that the owner leaves or nobody reserved:
  *
- *   the floor     what has waited too long for its turn (see the constants in shared.h)
+ *   the floor     what has waited too long for its turn (floor.bpf.h)
  *   second level  uncapped reserved tenants with a slot on this CPU: equal parts of an epoch (thesis section 4.2.2)
- *   shared        tenants without a reservation, by weight
+ *   shared        tenants without a reservation, by weight (fair.bpf.h)
  *   background    what everyone else leaves, in turn
  *
  * Each step tries to move one waiting thread to the CPU, or else lets the present one go on if it is of the same kind.
@@ -297,56 +297,6 @@ __noinline bool serve_second_level(u32 cpu)
 	if (c->now >= c->epoch_end || c->epoch_generation != c->slot_generation)
 		replenish(cpu);
 	return second_turn(cpu, true) || second_turn(cpu, false);
-}
-
-/* What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. */
-__noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
-{
-	u64 dsq = line == FLOOR_SHARED ? DSQ_SHARED : line == FLOOR_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct floor *floor;
-
-	if (!c || (c->exclusive && line != FLOOR_PINNED))
-		return false;
-	floor = floor_of(c, line);
-	if (scx_bpf_dsq_nr_queued(dsq) <= 0 && c->prev_dsq != dsq) {
-		floor->left_ns = 0;
-		floor->served = c->now;
-		return false;
-	}
-	if (c->now - floor->served > wait)
-		floor->left_ns = grant;
-	if (!floor->left_ns || !serve(cpu, dsq, ROTA_LEVEL_FLOOR, min_time(until, c->now + floor->left_ns)))
-		return false;
-	c->floor_line = line;
-	return true;
-}
-
-/* The floor, in unreserved time, which ends with the next slot. */
-__noinline bool serve_floor(u32 cpu)
-{
-	u64 wait = ROTA_FLOOR_WAIT_NS, grant = ROTA_FLOOR_GRANT_NS;
-	struct cpu_ctx *c = cpu_ctx(cpu);
-
-	return c && (serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end) ||
-		     serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot_end) ||
-		     serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end));
-}
-
-/* Who has starved for seconds, for want of unreserved time, takes a turn from anyone. */
-__noinline bool serve_starving(u32 cpu)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 line;
-
-	if (!c)
-		return false;
-	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
-		if (c->now - floor_of(c, line)->served > ROTA_STARVING_NS &&
-		    serve_overdue(cpu, line, ROTA_STARVING_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER))
-			return true;
-	}
-	return false;
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */

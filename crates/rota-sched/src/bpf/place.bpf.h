@@ -23,16 +23,22 @@ static __always_inline bool is_held(struct task_struct *p)
 	return p->migration_disabled > (p == bpf_get_current_task_btf());
 }
 
+/* In an operation of the scheduler, which the kernel calls under RCU. */
+static __always_inline bool may_run_here(struct task_struct *p, u32 cpu)
+{
+	if (is_held(p))
+		return cpu == scx_bpf_task_cpu(p);
+	return p->nr_cpus_allowed >= nr_host_cpus || bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
 static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 {
 	bool may;
 
-	if (is_held(p))
-		return cpu == scx_bpf_task_cpu(p);
-	if (p->nr_cpus_allowed >= nr_host_cpus)
+	if (p->nr_cpus_allowed >= nr_host_cpus && !is_held(p))
 		return true;
 	bpf_rcu_read_lock(); /* the programs of control.bpf.h run outside of it */
-	may = bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+	may = may_run_here(p, cpu);
 	bpf_rcu_read_unlock();
 	return may;
 }
@@ -160,14 +166,16 @@ __noinline u64 background_dsq(struct task_struct *p __arg_trusted, u32 buffer)
 	return cpu != ROTA_NONE ? DSQ_BACKGROUND(cpu) : DSQ_PINNED(scx_bpf_task_cpu(p));
 }
 
-/* Where a shared tenant's task waits: in line with all others, if it may run on a CPU that takes from that line. */
+/* Where a shared tenant's task waits: in line with all others, if it may run on a CPU that takes from such a line. */
 static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
 {
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 line = DSQ_SHARED(c ? c->domain : 0);
+
 	if (is_held(p))
-		return is_exclusive(buffer, scx_bpf_task_cpu(p)) ? DSQ_PINNED(scx_bpf_task_cpu(p)) : DSQ_SHARED;
-	if (p->nr_cpus_allowed >= nr_host_cpus || open_cpu(p) != ROTA_NONE)
-		return DSQ_SHARED;
-	return DSQ_PINNED(scx_bpf_task_cpu(p));
+		return is_exclusive(buffer, cpu) ? DSQ_PINNED(cpu) : line;
+	return p->nr_cpus_allowed >= nr_host_cpus || open_cpu(p) != ROTA_NONE ? line : DSQ_PINNED(cpu);
 }
 
 /* The dispatch queue in which the task waits. */

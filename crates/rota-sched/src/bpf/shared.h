@@ -25,6 +25,15 @@
 #define ROTA_QUANTUM_NS	    4000000ULL
 #define ROTA_ROTATION_NS    40000000ULL
 #define ROTA_QUANTUM_MIN_NS 100000ULL
+/*
+ * Fair shares (clock.bpf.h, fair.bpf.h). The minimum slice: longer than what a change of tasks and refilling a cache
+ * take, shorter than what people and protocols notice. A grain of it at a time is told to other CPUs. Nobody lags
+ * further than the system's virtual time was this long ago.
+ */
+#define ROTA_FAIR_SLICE_NS  1000000ULL
+#define ROTA_FAIR_GRAIN_NS  (ROTA_FAIR_SLICE_NS / 8)
+#define ROTA_FAIR_CREDIT_NS 100000000ULL
+#define ROTA_WEIGHT_ONE	    100 /* the weight with which virtual time is time */
 /* The floor: background gets this much of a CPU's unreserved time, this often, whatever else wants it. */
 #define ROTA_FLOOR_GRANT_NS 5000000ULL
 #define ROTA_FLOOR_WAIT_NS  1000000000ULL
@@ -115,7 +124,7 @@ struct rota_queue_head {
 	__u32 lock;
 	__u32 nr_runnable;
 	__u32 nr_running;
-	__u32 padding;
+	__u32 vm;
 	__u64 wanted_since;   /* counted as wanted up to then; meaningful while nr_runnable is above zero */
 	__u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
 };
@@ -155,6 +164,8 @@ struct rota_settings {
 	__u32 nr_queues;
 	__u32 nr_tenants;
 	__u32 table_bytes; /* of one buffer */
+	__u32 nr_domains;
+	__u32 reserved;
 	__u64 housekeeping[ROTA_TABLE_CPUS_MAX / 64];
 };
 

@@ -21,7 +21,8 @@ const volatile struct rota_settings settings SEC(".rodata.settings");
 #define DSQ_QUEUE(queue)    ((1ULL << 32) | (queue)) /* of one queue: a reserved tenant's, or the system's */
 #define DSQ_BACKGROUND(cpu) ((2ULL << 32) | (cpu))
 #define DSQ_PINNED(cpu)	    ((3ULL << 32) | (cpu))
-#define DSQ_SHARED	    (4ULL << 32)
+#define DSQ_SHARED(domain)  ((4ULL << 32) | (domain)) /* a line of shared tenants: see fair.bpf.h */
+#define DSQ_BOUND(cpu)	    ((5ULL << 32) | (cpu))    /* their threads that may not run everywhere */
 
 /* Queue 0 and tenant 0 are the system's: every task that is in no tenant. */
 #define SYSTEM_TENANT 0
@@ -35,19 +36,47 @@ struct queue_ctx {
 	struct bpf_spin_lock lock;
 	u32 nr_runnable; /* runnable or running */
 	u32 nr_running;
-	u32 padding;
+	u32 vm; /* the tenant's number if it is a VM, which has several */
 	u64 wanted_since;
 	u64 blackout_since;
 	struct rota_queue_account account;
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from;	       /* which promise the account is about */
 	u64 vtime;		       /* of the thread last started: newcomers begin here */
-	u64 fair_vtime;		       /* of the whole tenant, for shared and background tenants */
+	u64 fair_vtime;		       /* of the whole tenant, for background tenants */
 	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
 	/* Of one vCPU, not of the queue: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
 	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
 	u32 wanted_by;	/* the CPU to be kicked when it is let go of, + 1; 0: none */
 	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
+};
+
+#define FAIR_PENDING 4
+
+/* Service on one CPU of one tenant that is not yet in its clock. */
+struct fair_pending {
+	u64 vtime;
+	u32 tenant;
+};
+
+/* A shared tenant: written by the CPUs that serve it, a grain at a time. */
+struct fair_ctx {
+	u64 clock;   /* its service by its weight */
+	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
+} __attribute__((aligned(ROTA_CACHE_LINE)));
+
+/* CPUs with one line. Written at most once for a grain of service. */
+struct fair_domain {
+	u64 v; /* the system's virtual time */
+	u64 v_since;
+	u64 v_before; /* a credit's length before that at least */
+	u64 remembered;
+	u32 ahead; /* a CPU that serves the tenant that is furthest ahead: a hint */
+} __attribute__((aligned(ROTA_CACHE_LINE)));
+
+/* Of one tenant in one line. */
+struct fair_place {
+	u32 front; /* it has one */
 };
 
 /* One line of the floor: what of its grant is left (0: it has none now), and when it was last served or had nobody. */
@@ -110,6 +139,20 @@ struct cpu_ctx {
 	u32 second_local;   /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
 	u32 second_wanting; /* how many shared this epoch when it began */
 	s64 second_budget[ROTA_LOCALS_MAX];
+	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
+	u32 number;
+	u32 domain;
+	u32 served; /* the shared tenant; ROTA_NONE: none */
+	u32 gives_way;
+	u32 lasting; /* the one served last */
+	u64 served_since;
+	u32 sampled;
+	struct fair_pending pending[FAIR_PENDING];
+	/* One run of dispatch: what a pick has to come before. */
+	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
+	bool prev_spent; /* it is its siblings' turn */
+	bool has_bound;
+	u64 bound;
 	/* The floor. */
 	struct floor background;
 	struct floor pinned;
@@ -141,6 +184,9 @@ struct task_ctx {
 	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */
 	u64 run_since;
 	u64 vtime;
+	u64 tag;     /* of its request, if its tenant is a shared one */
+	u64 finish;  /* of the last one */
+	u64 in_line; /* the line in which it is the front: see IN_LINE; 0: none */
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");
@@ -183,6 +229,28 @@ struct {
 	__type(value, struct rota_tenant);
 } tenants SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct fair_ctx);
+} fair SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct fair_domain);
+} domains SEC(".maps");
+
+/* Of each domain's tenants, one domain after the other. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct fair_place);
+} places SEC(".maps");
+
 /* cgroup id -> tenant */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -207,8 +275,7 @@ struct {
 
 volatile struct rota_live live SEC(".data.live");
 struct rota_exit exit_info SEC(".data.exit");
-u64 shared_vtime; /* of the shared queue; a hint, never ahead of what was started */
-u64 background_vtime;
+u64 background_vtime; /* a hint, never ahead of what was started */
 
 #define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))
 private(masks) struct bpf_cpumask __kptr *housekeeping_mask;

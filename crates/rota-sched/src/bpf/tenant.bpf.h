@@ -121,7 +121,8 @@ __noinline int settle_membership(struct task_struct *p __arg_trusted, u64 now)
 	if ((m.queue != t->m.queue || left) && t->counted) {
 		if (!left)
 			queue_loses_thread(t->m.queue, t->running, now);
-		queue_gains_thread(m.queue, t->running, now);
+		if (queue_gains_thread(m.queue, t->running, now))
+			fair_joins(scx_bpf_task_cpu(p), m.tenant);
 	}
 	t->m = m;
 	return 0;

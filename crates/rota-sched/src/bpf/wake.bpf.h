@@ -22,6 +22,21 @@ static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask
 	return cpu >= 0 && may_run_on(p, cpu) ? cpu : ROTA_NONE;
 }
 
+/* An idle CPU on which a shared tenant's task may run, or ROTA_NONE. */
+static __always_inline u32 idle_open_cpu(struct task_struct *p)
+{
+	struct cpu_ctx *c;
+	s32 cpu;
+
+	if (is_held(p))
+		return ROTA_NONE;
+	if (p->nr_cpus_allowed >= nr_host_cpus)
+		return idle_cpu_of(p, open_mask);
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	c = cpu >= 0 ? cpu_ctx(cpu) : NULL;
+	return c && !c->housekeeping && !c->exclusive ? cpu : ROTA_NONE;
+}
+
 /* The CPU that a task is sent to when it wakes; ROTA_NONE: where it was. */
 __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 {
@@ -36,7 +51,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 	case ROTA_CLASS_SYSTEM:
 		return idle_cpu_of(p, housekeeping_mask);
 	case ROTA_CLASS_SHARED:
-		return idle_cpu_of(p, open_mask);
+		return idle_open_cpu(p);
 	case ROTA_CLASS_RESERVED:
 		if (!has_slots(tenant, buffer))
 			break;

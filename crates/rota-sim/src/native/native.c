@@ -25,6 +25,9 @@ void native_maps(void *to, native_map_found found)
 	TYPED_MAP(cpus);
 	TYPED_MAP(queues);
 	TYPED_MAP(tenants);
+	TYPED_MAP(fair);
+	TYPED_MAP(domains);
+	TYPED_MAP(places);
 	TYPED_MAP(cgroups);
 	TYPED_MAP(vcpu_threads);
 	TYPED_MAP(tasks);

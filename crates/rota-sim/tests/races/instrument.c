@@ -67,6 +67,11 @@ PLAIN(16);
 		seen(to);                                                                                              \
 		return __sync_fetch_and_add(to, value);                                                                \
 	}                                                                                                              \
+	u##bits __tsan_atomic##bits##_fetch_sub(u##bits *to, u##bits value, int order)                                 \
+	{                                                                                                              \
+		seen(to);                                                                                              \
+		return __sync_fetch_and_sub(to, value);                                                                \
+	}                                                                                                              \
 	u##bits __tsan_atomic##bits##_fetch_or(u##bits *to, u##bits value, int order)                                  \
 	{                                                                                                              \
 		seen(to);                                                                                              \

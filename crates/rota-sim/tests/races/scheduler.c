@@ -22,6 +22,9 @@ static struct rota_cpu_view views_of[ROTA_NR_BUFFERS * CPUS];
 static struct cpu_ctx cpus_of[CPUS];
 static struct queue_ctx queues_of[2];
 static struct rota_tenant tenants_of[2];
+static struct fair_ctx fair_of[2];
+static struct fair_domain domain;
+static struct fair_place places_of[2];
 static struct task_ctx tasks_of[TASKS];
 
 /* What is found by a map's number. */
@@ -76,6 +79,9 @@ void begin(const struct scene *scene)
 	back(&cpus, cpus_of, CPUS, sizeof(cpus_of[0]));
 	back(&queues, queues_of, 2, sizeof(queues_of[0]));
 	back(&tenants, tenants_of, 2, sizeof(tenants_of[0]));
+	back(&fair, fair_of, 2, sizeof(fair_of[0]));
+	back(&domains, &domain, 1, sizeof(domain));
+	back(&places, places_of, 2, sizeof(places_of[0]));
 	back(&tables, &table, 1, sizeof(table));
 	__builtin_memset(tasks_of, 0, sizeof(tasks_of));
 	lay_out(scene);
@@ -92,7 +98,7 @@ void begin(const struct scene *scene)
 	};
 	live.tables[0].from_ns = live.tables[0].generation = 1;
 	live.tables[1].from_ns = ROTA_NEVER;
-	loaded_with(&(struct rota_settings){CPUS, 2, 2, sizeof(table)});
+	loaded_with(&(struct rota_settings){CPUS, 2, 2, sizeof(table), 1});
 	rota_init();
 }
 

@@ -188,8 +188,8 @@ pub const FORK_JOIN: Figure = Figure {
          sleeps, whichever it is. KVM on 3.19 let a vCPU keep some of it for an allocation period of 24 ms.",
         "Up to 4 CPUs the speedup may be beyond their number: one thread that never sleeps has a quarter of its CPU, \
          several that do get what hogs have to give to who wakes up.",
-        "Under Rota a shared tenant has turns on each CPU; a program that meets at a barrier waits for its turn on the \
-         last of them, beside three tenants that always want theirs.",
+        "Under Rota a shared tenant has a quarter of all CPUs whenever it can use them. 16 vCPUs so have 4 CPUs for \
+         9 ms an iteration, one has a quarter of one: sixteen times.",
     ],
     study: |study| fork_joins(study),
 };

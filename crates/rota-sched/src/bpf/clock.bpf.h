@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The clocks of tenants without a reservation: who has received how much, by weight (docs/FAIRNESS.md).
+ *
+ * A tenant's *clock* is the service of all its threads, divided by its weight. CPUs count what they give by themselves
+ * and add it to the clock a grain at a time, so that no two of them fight for it. The tag of a request is its tenant's
+ * clock; the system's virtual time is the largest tag at which a request was put into service, kept per domain of CPUs.
+ */
+#ifndef ROTA_CLOCK_BPF_H
+#define ROTA_CLOCK_BPF_H
+
+#include "state.bpf.h"
+
+static __always_inline struct fair_ctx *fair_ctx(u32 tenant)
+{
+	return bpf_map_lookup_elem(&fair, &tenant);
+}
+
+static __always_inline struct fair_domain *fair_domain(u32 domain)
+{
+	return bpf_map_lookup_elem(&domains, &domain);
+}
+
+static __always_inline bool vtime_before(u64 a, u64 b)
+{
+	return (s64)(a - b) < 0;
+}
+
+/* So much service, in the tenant's virtual time. */
+static __always_inline u64 weighted(const struct rota_tenant *tenant, u64 ns)
+{
+	return ns * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE);
+}
+
+static __always_inline bool is_shared_tenant(const struct rota_tenant *tenant)
+{
+	return tenant && tenant->class == ROTA_CLASS_SHARED;
+}
+
+/* Puts a clock forward to `at`, if it is behind. */
+static __always_inline void put_forward(u64 *clock, u64 at)
+{
+	u64 seen = *clock;
+	int i;
+
+	for (i = 0; i < 4 && vtime_before(seen, at); i++)
+		seen = __sync_val_compare_and_swap(clock, seen, at);
+}
+
+/* The system's virtual time came to `v`; what it was a while ago is remembered. */
+static __always_inline void advance(struct fair_domain *d, u64 v, u64 now)
+{
+	u64 since = d->remembered;
+
+	put_forward(&d->v, v);
+	if (now - since > ROTA_FAIR_CREDIT_NS && __sync_val_compare_and_swap(&d->remembered, since, now) == since) {
+		d->v_before = d->v_since;
+		d->v_since = d->v;
+	}
+}
+
+/* One of a VM's queues has a thread again; a container has one queue. Returns whether it is the first one. */
+static __always_inline bool fair_gains_queue(u32 vm)
+{
+	struct fair_ctx *f = vm ? fair_ctx(vm) : NULL;
+
+	return !f || !__sync_fetch_and_add(&f->backlog, 1);
+}
+
+static __always_inline void fair_loses_queue(u32 vm)
+{
+	struct fair_ctx *f = vm ? fair_ctx(vm) : NULL;
+
+	if (f)
+		__sync_fetch_and_sub(&f->backlog, 1);
+}
+
+/* A tenant of which nobody would run has come back: it has no claim to what it left. */
+__noinline int fair_joins(u32 cpu, u32 tenant)
+{
+	struct fair_ctx *f = fair_ctx(tenant);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
+
+	if (f && d && is_shared_tenant(tenant_of(tenant)))
+		put_forward(&f->clock, d->v);
+	return 0;
+}
+
+/* What this CPU has counted goes to the tenant's clock. Nobody lags further than the system's time of a while ago. */
+static __always_inline void flush(struct cpu_ctx *c, struct fair_pending *pending)
+{
+	struct fair_ctx *f = fair_ctx(pending->tenant);
+	struct fair_domain *d = fair_domain(c->domain);
+
+	if (f && pending->vtime)
+		__sync_fetch_and_add(&f->clock, pending->vtime);
+	if (f && d)
+		put_forward(&f->clock, d->v_before);
+	pending->vtime = 0;
+}
+
+/* The tenant was served here for so long. */
+__noinline int fair_charge(u32 cpu, u32 tenant_id, u64 used)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_pending *pending;
+
+	if (!c || !is_shared_tenant(tenant))
+		return 0;
+	pending = &c->pending[tenant_id % FAIR_PENDING];
+	if (pending->tenant != tenant_id) {
+		flush(c, pending);
+		pending->tenant = tenant_id;
+	}
+	pending->vtime += weighted(tenant, used);
+	if (pending->vtime >= weighted(tenant, ROTA_FAIR_GRAIN_NS))
+		flush(c, pending);
+	return 0;
+}
+
+/* A turn begins: whom to ask first to give way, and how far the system's virtual time is, is put right. */
+static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
+{
+	struct fair_domain *d = fair_domain(c->domain);
+	struct rota_tenant *tenant = tenant_of(c->served);
+	struct fair_ctx *f = fair_ctx(c->served), *ahead;
+	struct cpu_ctx *other;
+	u64 grain;
+
+	c->gives_way = c->level <= ROTA_LEVEL_SHARED;
+	if (!d || !f || !is_shared_tenant(tenant))
+		return;
+	grain = weighted(tenant, ROTA_FAIR_GRAIN_NS);
+	if (vtime_before(d->v + grain, f->clock))
+		advance(d, f->clock, now);
+	other = cpu_ctx(d->ahead);
+	ahead = other && other->gives_way ? fair_ctx(other->served) : NULL;
+	if (!ahead || vtime_before(ahead->clock + grain, f->clock))
+		d->ahead = c->number;
+}
+
+/* A thread of a tenant starts on a CPU. */
+__noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!c)
+		return 0;
+	c->served = ROTA_NONE;
+	if (is_shared_tenant(tenant_of(tenant_id))) {
+		c->served = c->lasting = tenant_id;
+		c->served_since = now;
+	}
+	fair_turn(c, now);
+	return 0;
+}
+
+#endif /* ROTA_CLOCK_BPF_H */

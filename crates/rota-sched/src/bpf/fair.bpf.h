@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fair shares between tenants without a reservation, across all CPUs: preemptive multi-queue fair queuing, made of
+ * parts that no two CPUs fight for. docs/FAIRNESS.md has the algorithm, what differs from it here, and the bound.
+ *
+ * Each domain has a *line*, a dispatch queue ordered by tag. A tenant has one thread in it, its *front*; the others
+ * wait behind it in the tenant's own queue, and whoever takes the front puts the next one into the line, with the
+ * clock as it is then. So tags are fresh, however many threads a tenant has, and a pick looks at a constant number of
+ * tasks. Threads that may not run on every CPU are bound to one that they may run on, and wait there.
+ *
+ * A thread that wakes and is behind takes a CPU from a tenant that is ahead of it: its own last one, or the one that
+ * its domain knows to be furthest ahead, or one of a few that are looked at in turn.
+ */
+#ifndef ROTA_FAIR_BPF_H
+#define ROTA_FAIR_BPF_H
+
+#include "clock.bpf.h"
+#include "pick.bpf.h"
+#include "wake.bpf.h"
+
+/* Tasks of a line that are looked at for one that may run here, and is not overtaken by its tenant. */
+#define FAIR_LOOKS 4
+/* CPUs that are looked at for one that gives way, besides the known ones. */
+#define FAIR_SAMPLES 3
+
+/* In which line a task is its tenant's front. */
+#define IN_LINE(tenant, domain) ((u64)(tenant) << 32 | ((domain) + 1))
+
+static __always_inline struct fair_place *fair_place(u32 domain, u32 tenant)
+{
+	u32 index = domain * settings.nr_tenants + tenant;
+
+	return bpf_map_lookup_elem(&places, &index);
+}
+
+/* The task is no longer where it waited: another one may be its tenant's front. */
+static __always_inline void leaves_line(struct task_ctx *t)
+{
+	u64 was = t->in_line ? __sync_lock_test_and_set(&t->in_line, 0) : 0;
+	struct fair_place *place = was ? fair_place((u32)was - 1, was >> 32) : NULL;
+
+	if (place)
+		place->front = 0;
+}
+
+/* The tenant's next thread becomes its front in a domain, if there is one. */
+__noinline int fair_promote(u32 domain, u32 tenant_id)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_place *place = fair_place(domain, tenant_id);
+	struct fair_ctx *f = fair_ctx(tenant_id);
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	u64 dsq;
+
+	if (!is_shared_tenant(tenant) || !place || !f)
+		return 0;
+	dsq = DSQ_QUEUE(tenant->first_queue);
+	if (scx_bpf_dsq_nr_queued(dsq) <= 0 || __sync_val_compare_and_swap(&place->front, 0, 1))
+		return 0;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0) && (p = bpf_iter_scx_dsq_next(&it))) {
+		struct task_ctx *t = task_ctx(p);
+
+		if (t) {
+			t->tag = f->clock;
+			t->in_line = IN_LINE(tenant_id, domain);
+			scx_bpf_dsq_move_set_vtime(&it, t->tag);
+			if (scx_bpf_dsq_move_vtime(&it, p, DSQ_SHARED(domain), 0)) {
+				bpf_iter_scx_dsq_destroy(&it);
+				return 1;
+			}
+			t->in_line = 0;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	place->front = 0;
+	return 0;
+}
+
+/*
+ * What a pick has to come before: the present thread, if it would go on. It goes on until its tenant is ahead by a
+ * minimum slice; before it has had that, by two, as then it only has what others have left for a moment.
+ */
+static __always_inline void bound_by_prev(struct cpu_ctx *c)
+{
+	struct rota_tenant *tenant = tenant_of(c->served);
+	struct fair_ctx *f = fair_ctx(c->served);
+	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
+	u64 ran = c->now - c->served_since;
+
+	c->prev_tenant = ROTA_NONE;
+	c->has_bound = false;
+	if (c->prev_dsq != DSQ_SHARED(c->domain) || !is_shared_tenant(tenant) || !f || !q)
+		return;
+	c->prev_tenant = c->served;
+	c->has_bound = true;
+	c->bound = f->clock + c->pending[c->served % FAIR_PENDING].vtime -
+		   weighted(tenant, ran < ROTA_FAIR_SLICE_NS ? 2 * ROTA_FAIR_SLICE_NS : ROTA_FAIR_SLICE_NS);
+	c->prev_spent = ran >= max_time(quantum(q->nr_runnable), ROTA_FAIR_SLICE_NS);
+}
+
+/*
+ * Whether the first task of a line, or of those bound here, that may run here comes before what bounds this pick; if
+ * so, it is what the pick is bound by from now on. Who has a tag that its tenant has left behind is sent to its place
+ * first.
+ */
+__noinline bool fair_comes(u32 cpu, u64 dsq)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 i, tenant = ROTA_NONE;
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	u64 tag = 0;
+
+	if (!c || scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return false;
+	if (bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		bpf_iter_scx_dsq_destroy(&it);
+		return false;
+	}
+	bpf_for (i, 0, FAIR_LOOKS) {
+		struct task_ctx *t;
+		struct fair_ctx *f;
+		bool stale;
+
+		p = bpf_iter_scx_dsq_next(&it);
+		if (!p)
+			break;
+		t = task_ctx(p);
+		f = t ? fair_ctx(t->m.tenant) : NULL;
+		if (!f || !may_run_here(p, cpu))
+			continue;
+		stale = vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock);
+		if (stale) {
+			t->tag = f->clock;
+			scx_bpf_dsq_move_set_vtime(&it, t->tag);
+			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
+		}
+		if (tenant == ROTA_NONE || vtime_before(t->tag, tag)) {
+			tenant = t->m.tenant;
+			tag = t->tag;
+		}
+		if (!stale)
+			break;
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	if (tenant == ROTA_NONE)
+		return false;
+	if (tenant == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag, c->bound))
+		return false;
+	c->has_bound = true;
+	c->bound = tag;
+	return true;
+}
+
+/* Takes the first of a line: its tenant gets another front. */
+__noinline bool fair_take(u32 cpu, u32 domain, u32 level, u64 until)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	struct task_ctx *t;
+	u32 tenant = ROTA_NONE;
+
+	if (!bpf_iter_scx_dsq_new(&it, DSQ_SHARED(domain), 0) && (p = bpf_iter_scx_dsq_next(&it)) &&
+	    may_run_here(p, cpu)) {
+		t = task_ctx(p);
+		if (t && t->in_line) {
+			tenant = t->m.tenant;
+			leaves_line(t);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	if (tenant != ROTA_NONE)
+		fair_promote(domain, tenant);
+	return serve(cpu, DSQ_SHARED(domain), level, until);
+}
+
+/* When this CPU decides anew if others wait: each CPU at a time of its own, so that they see what the others did. */
+static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u64 until)
+{
+	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
+
+	if (scx_bpf_dsq_nr_queued(DSQ_SHARED(c->domain)) <= 0 && scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) <= 0)
+		return until;
+	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 2) * ROTA_FAIR_SLICE_NS + phase);
+}
+
+/* The tenant that is furthest behind, or the present one if that is not ahead of it. */
+__noinline bool serve_fair(u32 cpu, u32 level, u64 until)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	bool bound, line;
+
+	if (!c)
+		return false;
+	/* A thread that was on its way while its tenant's front was taken is found at the end of that one's turn. */
+	if (c->lasting != ROTA_NONE)
+		fair_promote(c->domain, c->lasting);
+	bound_by_prev(c);
+	bound = fair_comes(cpu, DSQ_BOUND(cpu));
+	line = fair_comes(cpu, DSQ_SHARED(c->domain));
+	if ((line && fair_take(cpu, c->domain, level, until)) || (bound && serve(cpu, DSQ_BOUND(cpu), level, until))) {
+		c->until_ns = fair_until(c, cpu, until);
+		return true;
+	}
+	if (c->prev_tenant == ROTA_NONE)
+		return false;
+	c->keeps_prev = true;
+	c->picked = level;
+	c->until_ns = fair_until(c, cpu, until);
+	return true;
+}
+
+/* By how much CPU `cpu` runs ahead of a request with this tag that may take it; 0: it may not. */
+static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag, u64 now)
+{
+	struct rota_tenant *tenant;
+	struct fair_ctx *f;
+	u64 slices;
+
+	if (!c->gives_way || c->housekeeping || c->exclusive)
+		return 0;
+	if (c->level == ROTA_LEVEL_BACKGROUND)
+		return ROTA_NEVER;
+	tenant = tenant_of(c->served);
+	f = fair_ctx(c->served);
+	if (c->level != ROTA_LEVEL_SHARED || c->served == tenant_id || !tenant || !f)
+		return 0;
+	slices = now - c->served_since < ROTA_FAIR_SLICE_NS ? 2 : 1;
+	if (!vtime_before(tag, f->clock - slices * weighted(tenant, ROTA_FAIR_SLICE_NS)))
+		return 0;
+	return f->clock - tag;
+}
+
+/*
+ * A CPU that a thread with this tag may take from another tenant, and that nobody else takes: its own, the one that
+ * is known to be furthest ahead, or one of a few others.
+ */
+__noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag, u64 now)
+{
+	struct cpu_ctx *own = cpu_ctx(cpu), *best = NULL;
+	struct fair_domain *d = own ? fair_domain(own->domain) : NULL;
+	u32 i, found = ROTA_NONE;
+	u64 most = 0;
+
+	if (!d)
+		return ROTA_NONE;
+	bpf_for (i, 0, 2 + FAIR_SAMPLES) {
+		struct cpu_ctx *c;
+		u32 other = cpu;
+		u64 ahead;
+
+		if (i == 1)
+			other = d->ahead;
+		else if (i > 1)
+			other = own->sampled = (own->sampled + 1) % nr_host_cpus;
+		c = cpu_ctx(other);
+		if (!c)
+			continue;
+		ahead = runs_ahead(c, tenant_id, tag, now);
+		if (ahead <= most || !may_run_on(p, other))
+			continue;
+		most = ahead;
+		best = c;
+		found = other;
+		if (!i)
+			break;
+	}
+	if (!best || !__sync_lock_test_and_set(&best->gives_way, 0))
+		return ROTA_NONE;
+	return found;
+}
+
+static __always_inline bool is_restricted(struct task_struct *p)
+{
+	return p->nr_cpus_allowed < nr_host_cpus || is_held(p);
+}
+
+/*
+ * The CPU for a thread that waits, at which or at whose domain it waits: one that idles, or gives way to it, and is
+ * told; or else its own. One that wakes has been sent to an idle CPU if there was one.
+ */
+static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, bool wakes, u64 now)
+{
+	u32 cpu = scx_bpf_task_cpu(p), other = ROTA_NONE;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!c)
+		return cpu;
+	if (wakes && c->level == ROTA_LEVEL_IDLE && !c->housekeeping && !c->exclusive)
+		other = cpu;
+	if (!wakes)
+		other = idle_open_cpu(p);
+	if (other == ROTA_NONE)
+		other = fair_victim(p, cpu, t->m.tenant, t->tag, now);
+	if (other != ROTA_NONE) {
+		c = cpu_ctx(other);
+		if (c)
+			c->overtaken = true;
+		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+		return other;
+	}
+	if ((c->housekeeping || c->exclusive) && !is_held(p))
+		other = open_cpu(p);
+	return other != ROTA_NONE ? other : cpu;
+}
+
+/*
+ * The tag of a thread's request. Threads that may run everywhere all have their tenant's clock: they wait one behind
+ * the other. Each of the others has a line of its own tags, on which it moves as fast as its tenant's clock if all of
+ * the tenant's threads get the same; but it waits no longer than for one slice of each.
+ */
+static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 clock)
+{
+	struct queue_ctx *q = queue_ctx(tenant->first_queue);
+	u64 latest;
+
+	if (!q || !is_restricted(p) || vtime_before(t->finish, clock))
+		return clock;
+	latest = clock + q->nr_runnable * weighted(tenant, ROTA_FAIR_SLICE_NS);
+	return vtime_before(latest, t->finish) ? latest : t->finish;
+}
+
+static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, struct queue_ctx *q, u64 used)
+{
+	t->finish = t->tag + weighted(tenant, used) * q->nr_runnable;
+}
+
+/* The dispatch queue for a thread that is to wait at a CPU. */
+static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t, u32 tenant_id, u32 cpu)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_ctx *f = fair_ctx(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_place *place = c ? fair_place(c->domain, tenant_id) : NULL;
+
+	if (!place || !tenant || !f)
+		return DSQ_PINNED(cpu);
+	t->tag = fair_tag(p, t, tenant, f->clock);
+	if (is_restricted(p))
+		return DSQ_BOUND(cpu);
+	if (__sync_val_compare_and_swap(&place->front, 0, 1))
+		return DSQ_QUEUE(tenant->first_queue);
+	t->in_line = IN_LINE(tenant_id, c->domain);
+	return DSQ_SHARED(c->domain);
+}
+
+/* A thread of a tenant without a reservation is to wait. */
+static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 enq_flags,
+					 u64 now)
+{
+	struct fair_ctx *f = fair_ctx(t->m.tenant);
+	u64 dsq;
+
+	t->tag = f ? f->clock : 0;
+	dsq = fair_stand(p, t, t->m.tenant, fair_cpu(p, t, enq_flags & SCX_ENQ_WAKEUP, now));
+	t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) ? t->vtime : t->tag, enq_flags);
+}
+
+/* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */
+__noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u64 dsq)
+{
+	struct task_ctx *t = task_ctx(p);
+	u32 open = open_cpu(p);
+
+	if (!t || ((dsq >> 32) == (DSQ_SHARED(0) >> 32) && t->in_line >> 32 == tenant_id))
+		return dsq;
+	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->m.tenant == tenant_id && is_restricted(p) &&
+	    may_run_on(p, (u32)dsq) && open != ROTA_NONE)
+		return dsq;
+	leaves_line(t);
+	return fair_stand(p, t, tenant_id, open != ROTA_NONE ? open : scx_bpf_task_cpu(p));
+}
+
+#endif /* ROTA_FAIR_BPF_H */

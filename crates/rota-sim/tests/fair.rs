@@ -1,0 +1,238 @@
+//! Shared tenants beside each other: each gets its part by weight, whatever its threads wait for, however many they are
+//! and wherever they may run.
+
+use std::rc::Rc;
+
+use rota_model::config::{Source, parse};
+use rota_model::{CpuSet, Model, Topology};
+use rota_sim::observe::{Metrics, Sanity};
+use rota_sim::policies::POLICIES;
+use rota_sim::programs::{Hog, Periodic};
+use rota_sim::rota::Rota;
+use rota_sim::scenario::{Options, Outcome, Scenario};
+use rota_sim::{Costs, CpuId, CpuMask, Simulation, TaskSpec, Tenants, apart};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+/// Two tenants that share a host, on which the system needs next to nothing.
+fn host(cpus: u32, weights: (u32, u32)) -> String {
+    format!(
+        r#"
+        [host]
+        cpus = "0-{}"
+        floor = 0.0
+        system = {{ share = 0.0001, latency = "90ms" }}
+
+        [[tenant]]
+        name = "one"
+        class = "shared"
+        weight = {}
+
+        [[tenant]]
+        name = "other"
+        class = "shared"
+        weight = {}
+        "#,
+        cpus - 1,
+        weights.0,
+        weights.1,
+    )
+}
+
+fn outcome(text: &str) -> Outcome {
+    let source = Source { path: "fair.toml".to_owned(), text: text.to_owned() };
+    let scenario = Scenario::parse(&source).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    let policy = POLICIES.iter().find(|policy| policy.name == "rota").expect("it is there");
+    let outcome = scenario.run(policy, Options::default(), &|_| {}).expect("it runs to its end");
+    assert_eq!(outcome.insane, []);
+    outcome
+}
+
+/// What the first tenant got of what its weight entitles it to: a program of as many threads as CPUs beside as many
+/// hogs.
+fn part_of_fair(cpus: u32, program: &str, weights: (u32, u32)) -> f64 {
+    let host = host(cpus, weights);
+    let outcome = outcome(&format!(
+        r#"
+        duration = "300ms"
+        warm_up = "100ms"
+        {host}
+        [[workload]]
+        tenant = "one"
+        threads = {cpus}
+        {program}
+        [[workload]]
+        tenant = "other"
+        program = "hog"
+        threads = {cpus}
+        "#
+    ));
+    let [one, other] = [0, 1].map(|tenant| outcome.tenants[tenant].metrics.received_ns as f64);
+    let fair = f64::from(weights.0) / f64::from(weights.0 + weights.1);
+    one / (one + other) / fair
+}
+
+/// However often it synchronises: what others have while it waits, it has while it does not.
+#[test]
+fn a_program_with_barriers_gets_its_part_beside_hogs() {
+    let cases = [
+        (4, "50us", (100, 100)),
+        (4, "1ms", (200, 100)),
+        (4, "10ms", (400, 100)),
+        (12, "1ms", (100, 100)),
+        (12, "10ms", (200, 100)),
+        (48, "1ms", (100, 100)),
+        (48, "10ms", (400, 100)),
+    ];
+    for (cpus, compute, weights) in cases {
+        let program = format!("program = \"barrier\"\ncompute = \"{compute}\"");
+        let part = part_of_fair(cpus, &program, weights);
+        println!("{cpus} CPUs, {compute}, {weights:?}: {part:.4}");
+        assert!((part - 1.0).abs() < 0.02, "{cpus} CPUs, {compute}, {weights:?}: {part}");
+    }
+}
+
+#[test]
+fn programs_of_other_kinds_get_their_part_beside_hogs() {
+    let programs = [
+        "program = \"hog\"",
+        "program = \"condition\"\ncompute = { uniform = [\"500us\", \"1ms\"] }\nbetween = \"20us\"",
+        "program = \"mutex\"\noutside = \"2ms\"\ninside = \"50us\"",
+        "program = \"barrier\"\ncompute = { uniform = [\"800us\", \"1200us\"] }",
+    ];
+    for program in programs {
+        let part = part_of_fair(8, program, (100, 100));
+        println!("{program}: {part:.4}");
+        assert!((part - 1.0).abs() < 0.02, "{program}: {part}");
+    }
+}
+
+type Run = Simulation<Rota, (Metrics, Sanity)>;
+
+/// Both tenants are there, without a thread.
+fn start(cpus: u32, weights: (u32, u32)) -> (Run, Tenants) {
+    let source = Source { path: "rota.toml".into(), text: host(cpus, weights) };
+    let topology = Topology::flat(&(0..cpus).collect::<CpuSet>());
+    let model: Model = parse(&[source], &topology).unwrap_or_else(|errors| panic!("{errors}"));
+    let policy = Rota::new(&model).expect("a host");
+    let observers = (Metrics::default(), Sanity::new(30_000 * MS));
+    let mut run = Run::new(model.host.topology.clone(), Costs::default(), 1, 1_000 * MS, policy, observers);
+    let tenants = Tenants::new(&mut run.machine, &model);
+    for home in tenants.homes() {
+        run.act(|run| run.policy.appears(&mut run.machine, &home.tenant.name, home.cgroup));
+    }
+    while !run.policy.is_settled() {
+        advance(&mut run, 10 * MS);
+    }
+    (run, tenants)
+}
+
+fn advance(run: &mut Run, ns: u64) {
+    let until_ns = run.machine.now_ns() + ns;
+    run.run_until(until_ns);
+}
+
+/// What both received from now on for so long.
+fn received(run: &mut Run, tenants: &Tenants, ns: u64) -> [u64; 2] {
+    let read = |run: &mut Run| {
+        let units = run.observer.0.so_far(&mut run.machine);
+        ["one", "other"].map(|name| units[tenants.home(name).units()[0].0.index()].0)
+    };
+    let before = read(run);
+    advance(run, ns);
+    let after = read(run);
+    assert_eq!(run.policy.exited().cloned(), None, "{:?}", run.policy.said());
+    assert_eq!(run.observer.1.finish(&run.machine), []);
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+fn spawn(run: &mut Run, tenants: &mut Tenants, name: &str, count: u32) {
+    for _ in 0..count {
+        let spec = tenants.thread(name, Hog);
+        run.spawn(spec);
+    }
+}
+
+fn assert_ratio(received: [u64; 2], ratio: f64) {
+    let found = received[0] as f64 / received[1] as f64;
+    assert!((found / ratio - 1.0).abs() < 0.03, "{received:?}: {found:.3} instead of {ratio}");
+}
+
+#[test]
+fn a_thousand_threads_weigh_as_much_as_four() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 100));
+        spawn(&mut run, &mut tenants, "one", 1_000);
+        spawn(&mut run, &mut tenants, "other", 4);
+        advance(&mut run, 200 * MS);
+        assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
+        spawn(&mut run, &mut tenants, "other", 2_000);
+        advance(&mut run, 100 * MS);
+        assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
+        let used = |run: &Run| run.machine.tasks().filter(|(_, task)| task.used_ns > 0).count();
+        advance(&mut run, 1_000 * MS);
+        assert_eq!(used(&run), 3_004, "each thread has its turn");
+    });
+}
+
+/// One thread cannot use half of four CPUs. It does not save up what it cannot use.
+#[test]
+fn who_lacks_threads_saves_nothing_up() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 100));
+        spawn(&mut run, &mut tenants, "one", 1);
+        spawn(&mut run, &mut tenants, "other", 4);
+        advance(&mut run, 2_000 * MS);
+        assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0 / 3.0);
+        spawn(&mut run, &mut tenants, "one", 7);
+        let at_once = received(&mut run, &tenants, 400 * MS);
+        assert!(at_once[1] > 400 * MS, "the other one has not a quarter of it: {at_once:?}");
+        assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
+    });
+}
+
+/// Who has slept for long, and who comes new, is in its turn from then on, and has nothing to catch up with.
+#[test]
+fn sleep_is_no_credit() {
+    apart(|| {
+        let (mut run, mut tenants) = start(2, (100, 100));
+        spawn(&mut run, &mut tenants, "other", 2);
+        advance(&mut run, 3_000 * MS);
+        for _ in 0..2 {
+            let spec = tenants.thread("one", Periodic::new(2_000 * MS, 500 * MS));
+            run.spawn(spec);
+        }
+        let from_the_start = received(&mut run, &tenants, 500 * MS);
+        assert_ratio(from_the_start, 1.0);
+        advance(&mut run, 5_000 * MS);
+    });
+}
+
+fn on(cpus: u32, allowed: impl IntoIterator<Item = u32>, spec: TaskSpec) -> TaskSpec {
+    TaskSpec { affinity: Some(Rc::new(CpuMask::of(cpus, allowed.into_iter().map(CpuId)))), ..spec }
+}
+
+/// Half of the CPUs is as much as the one may use, and as much as it is to have; and then with threads that may run
+/// everywhere beside those.
+#[test]
+fn threads_bound_to_cpus_are_served_there() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 100));
+        for number in 0..6 {
+            let spec = on(4, [number % 2, 1], tenants.thread("one", Hog));
+            run.spawn(spec);
+        }
+        spawn(&mut run, &mut tenants, "other", 8);
+        advance(&mut run, 200 * MS);
+        let bound = received(&mut run, &tenants, 1_000 * MS);
+        assert!(bound[0] > 1_940 * MS && bound[0] < 2_010 * MS, "{bound:?}");
+        for number in 0..40 {
+            let spec = on(4, [number % 4], tenants.thread("other", Periodic::new(300 * US, 100 * US)));
+            run.spawn(spec);
+        }
+        spawn(&mut run, &mut tenants, "one", 3);
+        advance(&mut run, 100 * MS);
+        assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
+    });
+}
