@@ -45,7 +45,8 @@ impl Experiment {
         on_step(&format!("booting {} with {} CPUs", self.kernel.version, scenario.cpus));
         let policies: Vec<String> = scenario.policies.iter().map(ToString::to_string).collect();
         let mut listen = |line: &str| {
-            if policies.iter().any(|policy| line.starts_with(&format!("{policy}: "))) {
+            let mut tellers = policies.iter().map(String::as_str).chain(["lab"]);
+            if tellers.any(|teller| line.strip_prefix(teller).is_some_and(|rest| rest.starts_with(": "))) {
                 on_step(line);
             }
         };

@@ -14,6 +14,7 @@ pub mod kernel;
 mod module;
 mod resync;
 pub mod scenario;
+mod seats;
 pub mod vm;
 
 pub use accel::Accel;

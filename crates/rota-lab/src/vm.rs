@@ -2,12 +2,13 @@
 
 use crate::accel::{self, Accel};
 use crate::console::{Console, last_lines};
-use crate::folder::RunFolder;
+use crate::folder::{RunFolder, lab_folder};
 use crate::guest::realtime;
 use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::resync;
 use crate::scenario::result::Clock;
+use crate::seats::Seats;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::{prctl, signal::Signal};
 use std::collections::BTreeMap;
@@ -50,6 +51,9 @@ pub struct Vm {
     pub memory_mib: u32,
     /// What its time follows.
     pub clock: Clock,
+    /// Where time follows instructions: how often its speed, an instruction in a nanosecond, is halved; 10 at most. The
+    /// slower a machine is, the sooner a second of it is emulated.
+    pub halvings: u32,
     /// Whether it can run virtual machines itself (modules `kvm` and `kvm-amd`).
     pub nested: bool,
     /// More words for the kernel's command line.
@@ -74,14 +78,23 @@ pub struct Outcome {
 impl Vm {
     /// A machine with 1 GiB, real time and no nested virtualisation.
     pub fn new(kernel: Kernel, cpus: u32) -> Vm {
-        Vm { kernel, cpus, memory_mib: 1024, clock: Clock::Real, nested: false, append: Vec::new() }
+        let (clock, append) = (Clock::Real, Vec::new());
+        Vm { kernel, cpus, memory_mib: 1024, clock, halvings: 0, nested: false, append }
     }
 
     /// Boots, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
     ///
+    /// First it waits for other guests of this machine to end, if they leave it no room; `on_line` is told so. Counted
+    /// instructions are those of one thread and take the same time however long they take: one CPU is room enough.
+    /// Real time is for the guest alone, with all CPUs.
+    ///
     /// A command that fails is no error here, see [`Outcome::ok`]. Errors are a QEMU that cannot be started, a guest
     /// that dies, and a run longer than `timeout`; they name the console's log, which is kept then.
     pub fn run(&self, image: &Image, timeout: Duration, on_line: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        let cpus = std::thread::available_parallelism()?.get();
+        let wanted = if self.clock == Clock::Real { cpus } else { 1 };
+        let mut on_wait = || on_line("lab: waits for other guests on this machine to end");
+        let _seats = Seats::take(&lab_folder().join("seats"), wanted, cpus, &mut on_wait)?;
         let accel = match self.clock {
             Clock::Real => accel::best(self)?,
             Clock::Instructions => Accel::Tcg,
@@ -152,7 +165,7 @@ impl Vm {
             }
             (Clock::Instructions, _) => {
                 option("-accel", "tcg,thread=single".to_owned());
-                option("-icount", "shift=0,sleep=off".to_owned());
+                option("-icount", format!("shift={},sleep=off", self.halvings));
                 option("-seed", "1".to_owned());
                 option("-rtc", "base=2026-01-01T00:00:00,clock=vm".to_owned());
             }
