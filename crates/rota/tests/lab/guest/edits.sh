@@ -8,13 +8,19 @@ reserve() {
     printf 'match = { cgroup = "%s" }\n' $1
 }
 
+# append: what it reads, at once: on a slow machine half of it could pass for an edit.
+append() {
+    cat >/tmp/more
+    cat /tmp/more >>$CONFIG
+}
+
 tenants web db big
 busy web
 up
 status before
 
 cp $CONFIG /tmp/good
-reserve db 1.5 >>$CONFIG
+reserve db 1.5 | append
 await logged "edited configuration is not used"
 status wrong
 
@@ -24,7 +30,7 @@ mv /tmp/next $CONFIG
 await logged "db: promised"
 status right
 
-{ reserve big 0.97 && echo 'vcpus = 2'; } >>$CONFIG
+{ reserve big 0.97 && echo 'vcpus = 2'; } | append
 await logged "big: does not fit"
 status infeasible
 goes_on web
