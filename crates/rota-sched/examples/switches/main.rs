@@ -1,7 +1,7 @@
 //! Switches from one table to the next thousands of times, under load and with tenants that come and go, and fails if a
 //! promise was missed or a CPU saw two tables in one round.
 //!
-//! `switches COUNT [SEED]`, as root on a machine that may lose its scheduler: a lab guest (`tests/switches.rs`).
+//! `switches COUNT [SEED]`, as root on a machine that may lose its scheduler: a lab guest (`tests/lab/switches.rs`).
 //! With instruction-counted time and one CPU no promise may be missed but for a kernel thread's or an interrupt's
 //! sake. On several CPUs the emulator's own turn-taking stops each of them: there missed promises are told, beside
 //! the pauses of a control, and not judged.

@@ -1,34 +1,24 @@
 //! Virtual machines under KVM as tenants: their vCPU threads, found by name, have a reservation each.
 
-#![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
-
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use rota_lab::{Clock, Image, Kernel, Outcome, Vm};
 use serde_json::Value;
 
-const TIMEOUT: Duration = Duration::from_secs(500);
+use crate::program;
 
-/// A program of the workspace, built.
-fn program(package: &str, name: &str) -> PathBuf {
-    let cargo =
-        Command::new(env!("CARGO")).args(["build", "--quiet", "--package", package, "--bin", name]).status();
-    assert!(cargo.unwrap().success(), "{name} does not build");
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join(name)
-}
+const TIMEOUT: Duration = Duration::from_secs(500);
 
 /// Instruction-counted time: what a vCPU gets is what the scheduler gave it.
 fn run() -> Outcome {
     let kernel = Kernel::fetch("7", &mut |message| println!("{message}")).unwrap();
     let mut image = Image::new(&kernel).unwrap();
-    image.program(&program("rota", "rota"), "/usr/bin/rota").unwrap();
-    image.program(&program("rota-lab", "rota-vm"), "/usr/bin/rota-vm").unwrap();
-    image.file(Path::new("tests/vms/vms.toml"), "/etc/vms.toml").unwrap();
+    image.program(&program("rota"), "/usr/bin/rota").unwrap();
+    image.program(&program("rota-vm"), "/usr/bin/rota-vm").unwrap();
+    image.file(Path::new("tests/lab/vms.toml"), "/etc/vms.toml").unwrap();
     image.module("kvm-amd").unwrap();
-    image.command(include_str!("guest.sh"));
+    image.command(include_str!("vms.sh"));
     let mut vm = Vm::new(kernel, 1);
     vm.clock = Clock::Instructions;
     vm.nested = true;

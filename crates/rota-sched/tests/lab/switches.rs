@@ -1,36 +1,23 @@
 //! Table switches under load on a real kernel: `examples/switches` in a guest.
 //!
 //! Ten thousand of them take about an hour of instruction-counted time:
-//! `ROTA_SWITCHES=10000 cargo test -p rota-sched --test switches -- --ignored one_cpu`.
+//! `ROTA_SWITCHES=10000 cargo test -p rota-sched --test lab -- --ignored one_cpu`.
 
-#![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
-
-use std::path::PathBuf;
-use std::process::Command;
 use std::time::Duration;
 
 use rota_lab::{Clock, Image, Kernel, Vm};
+
+use crate::program;
 
 /// Few enough for a loaded machine, which needs about half a second for each.
 const SWITCHES: u32 = 100;
 /// For one switch, and for the boot.
 const PATIENCE: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(240)];
 
-/// The program, built: cargo builds examples only for a test run of the whole package.
-fn program() -> PathBuf {
-    let cargo = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "rota-sched", "--example", "switches"])
-        .status()
-        .unwrap();
-    assert!(cargo.success(), "the example does not build");
-    let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(2).unwrap().join("examples/switches")
-}
-
 fn switches(kernel: &str, cpus: u32, clock: Clock, count: u32) {
     let kernel = Kernel::fetch(kernel, &mut |message| println!("{message}")).unwrap();
     let mut image = Image::new(&kernel).unwrap();
-    image.program(&program(), "/usr/bin/switches").unwrap();
+    image.program(&program("examples/switches"), "/usr/bin/switches").unwrap();
     image.command(&format!("switches {count}"));
     let mut vm = Vm::new(kernel, cpus);
     vm.clock = clock;
