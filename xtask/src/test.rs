@@ -8,6 +8,9 @@ use anyhow::{Context, Result};
 
 use crate::tally::{Reader, Tally};
 
+/// Where the steps run.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+
 /// One step: a cargo command.
 struct Step {
     name: &'static str,
@@ -16,9 +19,12 @@ struct Step {
     has_tests: bool,
 }
 
-/// In this order, because a formatting slip is cheap to find and the guests are dear. Tests that boot kernels are
-/// marked `#[ignore]`, so that a plain `cargo test` stays quick; the last step runs exactly those, one at a time
-/// because each takes all CPUs, and unmuffled because minutes of silence look like a hang.
+/// In this order, because a formatting slip is cheap to find and the guests are dear. Every step is of the whole
+/// workspace: of fewer packages, libraries would have other features, and be compiled once more.
+///
+/// Tests that boot kernels are marked `#[ignore]`, so that a plain `cargo test` stays quick; the last step runs exactly
+/// those, unmuffled because minutes of silence look like a hang. The lab itself sees to it that no more guests run at
+/// once than there are CPUs for; more threads than that, because some wait until they have all CPUs for themselves.
 const STEPS: &[Step] = &[
     Step { name: "format", arguments: &["fmt", "--all", "--check"], has_tests: false },
     Step {
@@ -35,7 +41,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "released",
         // A simulation goes the same way however it was built: the digest that is written down is this one's, too.
-        arguments: &["test", "--release", "--locked", "-p", "rota-sim", "--test", "run"],
+        arguments: &["test", "--config", "xtask/released.toml", "--workspace", "--locked", "--test", "run"],
         has_tests: true,
     },
     Step {
@@ -48,7 +54,7 @@ const STEPS: &[Step] = &[
             "--",
             "--ignored",
             "--nocapture",
-            "--test-threads=1",
+            "--test-threads=8",
         ],
         has_tests: true,
     },
@@ -74,7 +80,12 @@ fn run_step(step: &Step) -> Result<Tally> {
     let (reader, writer) = pipe().context("making a pipe")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(step.arguments).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    command
+        .args(step.arguments)
+        .current_dir(ROOT)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer);
     let mut child = command.spawn().context("starting cargo")?;
     // The command holds the pipe's writing end; reading would never end while we keep it too.
     drop(command);
