@@ -5,6 +5,7 @@
 
 mod account;
 mod kernel;
+mod lag;
 mod object;
 mod placement;
 mod queues;

@@ -1,5 +1,7 @@
 //! The running scheduler: tenants, bindings and tables go in, accounts come out.
 
+mod accounts;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::offset_of;
@@ -11,7 +13,6 @@ use bytemuck::Zeroable;
 use rota_model::{Class, CpuSet, TenantId};
 use rota_table::Certified;
 
-use crate::account::{CpuAccount, QueueAccount};
 use crate::kernel::{Kernel, Memory};
 use crate::object::Loaded;
 use crate::placement::{Placement, boundary_ns};
@@ -488,36 +489,6 @@ impl<K: Kernel> Scheduler<K> {
         let cpus = if cpus.is_empty() { &*wanted } else { &cpus };
         let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place % cpus.len()]);
         self.kernel.write(Memory::Live, offset_of!(Live, background_ring), bytemuck::bytes_of(&ring));
-    }
-
-    fn queue_head(&self, queue: u32) -> Result<shared::QueueHead> {
-        let entry = self.kernel.entry("queues", queue)?;
-        Ok(bytemuck::pod_read_unaligned(&entry[..size_of::<shared::QueueHead>()]))
-    }
-
-    /// What each queue has counted.
-    pub fn queues(&self) -> Result<Vec<QueueAccount>> {
-        let mut accounts = Vec::new();
-        for (&id, known) in self.tenants.borrow().iter() {
-            for offset in 0..queues_counted(&known.spec) {
-                let entry = self.kernel.entry("queues", known.record.first_queue + offset)?;
-                let vcpu = offset.checked_sub(1);
-                accounts.push(QueueAccount::decode(
-                    id,
-                    vcpu,
-                    &entry,
-                    (self.kernel.now_ns(), known.record.promised_from),
-                ));
-            }
-        }
-        Ok(accounts)
-    }
-
-    /// What each CPU has counted.
-    pub fn cpus(&self) -> Result<Vec<CpuAccount>> {
-        (0..self.settings.nr_cpus)
-            .map(|cpu| Ok(CpuAccount::decode(cpu, &self.kernel.entry("cpus", cpu)?)))
-            .collect()
     }
 
     /// The table in force, 0 if there is none.

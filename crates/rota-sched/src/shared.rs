@@ -12,6 +12,8 @@ pub const NR_BUFFERS: usize = 2;
 pub const RING: usize = 1024;
 /// Causes of lost time.
 pub const NR_CAUSES: usize = 6;
+/// A CPU tells others what it has given to a shared tenant once it is this much, in ns.
+pub const FAIR_GRAIN_NS: u64 = 125_000;
 /// CPU numbers are below this.
 const CPUS_MAX: usize = rota_table::layout::CPUS_MAX as usize;
 
@@ -93,6 +95,14 @@ structures! {
         vm: u32,
         wanted_since: u64,
         blackout_since: u64,
+    }
+    FairClock = "rota_fair_clock" {
+        clock: u64,
+    }
+    FairTimes = "rota_fair_times" {
+        v: u64,
+        v_since: u64,
+        v_before: u64,
     }
     QueueCounters = "rota_queue_account" {
         used_ns: u64,
@@ -183,6 +193,7 @@ mod tests {
             ("ROTA_NR_BUFFERS", NR_BUFFERS),
             ("ROTA_RING", RING),
             ("ROTA_NR_CAUSES", NR_CAUSES),
+            ("ROTA_FAIR_GRAIN_NS", FAIR_GRAIN_NS as usize),
             ("ROTA_CLASS_SYSTEM", class::SYSTEM as usize),
             ("ROTA_CLASS_RESERVED", class::RESERVED as usize),
             ("ROTA_CLASS_SHARED", class::SHARED as usize),

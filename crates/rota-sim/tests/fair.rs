@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model, Topology};
+use rota_sched::Scheduler;
 use rota_sim::observe::{Metrics, Sanity};
 use rota_sim::policies::POLICIES;
 use rota_sim::programs::{Hog, Periodic};
@@ -189,6 +190,54 @@ fn who_lacks_threads_saves_nothing_up() {
         let at_once = received(&mut run, &tenants, 400 * MS);
         assert!(at_once[1] > 400 * MS, "the other one has not a quarter of it: {at_once:?}");
         assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
+    });
+}
+
+/// In ns, of the two tenants, as `rota status` has them.
+fn lags(run: &mut Run) -> [i64; 2] {
+    let lags = run.policy.ask(&mut run.machine, Scheduler::lags).expect("the clocks can be read");
+    lags.into_values().collect::<Vec<_>>().try_into().expect("two are shared")
+}
+
+/// Two clocks are as far apart as the bound says (docs/FAIRNESS.md), and as CPUs have counted and not told: on four
+/// CPUs (2D + 1) l + 2D/8 (l + l/3). The lag is three quarters of it, by the weights.
+#[test]
+fn the_scheduler_says_who_lags() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 300));
+        assert_eq!(lags(&mut run), [0, 0], "nobody wants anything");
+        spawn(&mut run, &mut tenants, "other", 5);
+        advance(&mut run, 500 * MS);
+        assert_eq!(lags(&mut run), [0, 0], "there is nobody to lag behind");
+        spawn(&mut run, &mut tenants, "one", 5);
+        let mut most = 0;
+        for _ in 0..500 {
+            advance(&mut run, MS + 7 * US);
+            let [one, other] = lags(&mut run);
+            assert!((one + other).abs() <= 1, "{one} {other}");
+            most = most.max(one.unsigned_abs());
+        }
+        let bound = (9 * MS + MS + MS / 3) * 3 / 4;
+        println!("{most} ns of {bound}");
+        assert!(most > 0 && most <= bound, "{most} ns");
+    });
+}
+
+/// It is owed what it had not the threads to use, until that is forgotten: half of two readings of v, 200 ms apart.
+#[test]
+fn who_lacks_threads_lags_for_a_while_only() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 100));
+        spawn(&mut run, &mut tenants, "one", 1);
+        spawn(&mut run, &mut tenants, "other", 4);
+        for _ in 0..20 {
+            advance(&mut run, 100 * MS);
+            let [one, other] = lags(&mut run);
+            assert!((one + other).abs() <= 1 && one >= 0, "{one} {other}");
+            // v is the other's clock: of three CPUs in 200 ms and what it takes to tell.
+            assert!(one <= 310 * MS as i64, "{one} ns");
+        }
+        assert!(lags(&mut run)[0] > 100 * MS as i64, "{:?}", lags(&mut run));
     });
 }
 

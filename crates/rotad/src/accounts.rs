@@ -24,6 +24,8 @@ pub struct Reading {
     pub queues: Vec<QueueAccount>,
     /// Every CPU.
     pub cpus: Vec<CpuAccount>,
+    /// How far each shared tenant is behind what is fair, in ns of CPU time.
+    pub lags: BTreeMap<TenantId, i64>,
 }
 
 /// The readings of the last [`WINDOW_NS`]; the first and the last make the window.
@@ -174,6 +176,7 @@ fn tenant_status(tenant: &TenantView, first: &Reading, last: &Reading) -> Tenant
         received: part(growth(now.used_ns, then.used_ns), window_ns),
         received_total: part(now.used_ns, last.at_ns.saturating_sub(tenant.since_ns)),
         wanted: part(growth(now.wanted_ns, then.wanted_ns), window_ns).min(1.0),
+        lag_ns: last.lags.get(&tenant.id).copied(),
         blackout_max_ns: now.blackout_max_ns,
         bound_ns: tenant.promised.map(|promise| promise.latency_ns),
         missed: now.missed,
@@ -200,6 +203,7 @@ pub fn absent(tenant: &rota_model::Tenant) -> TenantStatus {
         received: 0.0,
         received_total: 0.0,
         wanted: 0.0,
+        lag_ns: None,
         blackout_max_ns: 0,
         bound_ns: None,
         missed: 0,
@@ -319,8 +323,10 @@ mod tests {
                 queue(4, None, 1, 1),
             ];
             let cpus = vec![cpu(0, second * 100, second * 10), cpu(1, 0, 0)];
-            let said = accounts
-                .update(Reading { at_ns, queues, cpus }, std::iter::once(view(&tenant, 8_000_000_000)));
+            let said = accounts.update(
+                Reading { at_ns, queues, cpus, ..Reading::default() },
+                std::iter::once(view(&tenant, 8_000_000_000)),
+            );
             assert!(said.is_empty());
         }
         assert_eq!(accounts.window_ns(), 5_000_000_000);
@@ -336,7 +342,7 @@ mod tests {
     fn every_newly_missed_promise_is_said_once_with_its_cause() {
         let tenant = tenant();
         let mut accounts = Accounts::default();
-        let mut reading = Reading { at_ns: 1, queues: vec![queue(3, None, 0, 0)], cpus: vec![] };
+        let mut reading = Reading { at_ns: 1, queues: vec![queue(3, None, 0, 0)], ..Reading::default() };
         let mut say = |reading: &Reading| accounts.update(reading.clone(), std::iter::once(view(&tenant, 0)));
         assert!(say(&reading).is_empty());
         reading.queues[0].missed = 2;
@@ -361,6 +367,21 @@ mod tests {
         }
         assert!(accounts.readings.len() <= 12, "{}", accounts.readings.len());
         assert!((WINDOW_NS..WINDOW_NS + 2 * READING_MIN_NS).contains(&accounts.window_ns()));
+    }
+
+    #[test]
+    fn a_lag_is_the_last_readings() {
+        let tenant = tenant();
+        let mut accounts = Accounts::default();
+        for (at_ns, lags) in [(1, BTreeMap::from([(3, 7)])), (2, BTreeMap::from([(3, -5), (4, 5)]))] {
+            let reading = Reading { at_ns, lags, ..Reading::default() };
+            accounts.update(reading, std::iter::once(view(&tenant, 0)));
+        }
+        let lag_ns = |id| {
+            let tenant = TenantView { id, ..view(&tenant, 0) };
+            accounts.tenants(std::iter::once(tenant))[0].lag_ns
+        };
+        assert_eq!([3, 5].map(lag_ns), [Some(-5), None]);
     }
 
     #[test]

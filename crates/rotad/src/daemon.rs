@@ -423,10 +423,12 @@ impl<'a, E: Enactor> Session<'a, E> {
     }
 
     fn read_accounts(&mut self) {
-        let reading = self.scheduler.queues().and_then(|queues| Ok((queues, self.scheduler.cpus()?)));
-        match reading {
-            Ok((queues, cpus)) => {
-                let reading = Reading { at_ns: now_ns(), queues, cpus };
+        let read = || -> Result<_> {
+            Ok((self.scheduler.queues()?, self.scheduler.cpus()?, self.scheduler.lags()?))
+        };
+        match read() {
+            Ok((queues, cpus, lags)) => {
+                let reading = Reading { at_ns: now_ns(), queues, cpus, lags };
                 let missed = self.accounts.update(reading, self.life.tenants());
                 missed.iter().for_each(|line| say(line));
             }

@@ -1,6 +1,8 @@
 //! What the daemon asks of the scheduler. The one that matters is [`rota_sched::Scheduler`]; the life cycle is tested
 //! against a record of what was asked.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use rota_model::TenantId;
 use rota_sched::{CpuAccount, Installed, QueueAccount, Scheduler, TenantSpec};
@@ -28,6 +30,8 @@ pub trait Enactor {
     fn queues(&self) -> Result<Vec<QueueAccount>>;
     /// What the CPUs have counted.
     fn cpus(&self) -> Result<Vec<CpuAccount>>;
+    /// How far each shared tenant is behind what is fair now, in ns of CPU time.
+    fn lags(&self) -> Result<BTreeMap<TenantId, i64>>;
     /// Why the kernel has thrown the scheduler out, once it has.
     fn exited(&self) -> Option<String>;
 }
@@ -71,6 +75,10 @@ impl Enactor for Scheduler {
 
     fn cpus(&self) -> Result<Vec<CpuAccount>> {
         self.cpus()
+    }
+
+    fn lags(&self) -> Result<BTreeMap<TenantId, i64>> {
+        self.lags()
     }
 
     fn exited(&self) -> Option<String> {

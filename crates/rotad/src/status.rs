@@ -113,6 +113,8 @@ pub struct TenantStatus {
     pub received_total: f64,
     /// The part of the window in which it had something to run; of a VM, the busiest vCPU's.
     pub wanted: f64,
+    /// How much CPU time it is behind what is fair now, in ns; negative if it is ahead, nothing unless it is shared.
+    pub lag_ns: Option<i64>,
     /// The longest blackout seen, in ns.
     pub blackout_max_ns: u64,
     /// The promised bound of it; nothing unless it is reserved.

@@ -129,6 +129,18 @@ struct rota_queue_head {
 	__u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
 };
 
+/* What a shared tenant's entry begins with. */
+struct rota_fair_clock {
+	__u64 clock; /* its service by its weight */
+};
+
+/* What a domain's entry begins with: the system's virtual time, and what it was a while ago. */
+struct rota_fair_times {
+	__u64 v;
+	__u64 v_since;
+	__u64 v_before; /* a credit's length before v_since at least: nobody lags further than that */
+};
+
 /* Counters of a queue, all in ns or events since the tenant came. */
 struct rota_queue_account {
 	__u64 used_ns;

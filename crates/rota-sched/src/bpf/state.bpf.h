@@ -191,6 +191,9 @@ struct task_ctx {
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");
 _Static_assert(__builtin_offsetof(struct cpu_ctx, account) == 0, "the loader reads it");
+_Static_assert(__builtin_offsetof(struct fair_ctx, clock) == 0, "the loader reads it");
+_Static_assert(__builtin_offsetof(struct fair_domain, v_before) == __builtin_offsetof(struct rota_fair_times, v_before),
+	       "the loader reads it");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

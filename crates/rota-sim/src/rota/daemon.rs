@@ -156,10 +156,9 @@ impl Daemon {
     }
 
     fn read_accounts(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64) {
-        let reading = scheduler
-            .queues()
-            .and_then(|queues| Ok(Reading { at_ns: now_ns, queues, cpus: scheduler.cpus()? }));
-        let reading = reading.expect("the model's maps can be read");
+        let expected = "the model's maps can be read";
+        let (queues, cpus) = (scheduler.queues().expect(expected), scheduler.cpus().expect(expected));
+        let reading = Reading { at_ns: now_ns, queues, cpus, lags: scheduler.lags().expect(expected) };
         let missed = self.accounts.update(reading, self.life.tenants());
         self.said.extend(missed);
         let cpus = self.life.model().host.tenant_cpus();

@@ -60,10 +60,10 @@ fn text(status: &Status) -> String {
     text
 }
 
-const HEADINGS: [&str; 9] =
-    ["TENANT", "CLASS", "STATE", "PROMISED", "RECEIVED", "WANTED", "BLACKOUT", "BOUND", "MISSED"];
+const HEADINGS: [&str; 10] =
+    ["TENANT", "CLASS", "STATE", "PROMISED", "RECEIVED", "WANTED", "LAG", "BLACKOUT", "BOUND", "MISSED"];
 
-fn row(tenant: &TenantStatus) -> [String; 9] {
+fn row(tenant: &TenantStatus) -> [String; 10] {
     let dash = || "-".to_owned();
     let state = match tenant.state {
         State::Absent => "absent",
@@ -80,6 +80,7 @@ fn row(tenant: &TenantStatus) -> [String; 9] {
         tenant.promised.map_or_else(dash, |share| format!("{share:.3}")),
         here(format!("{:.3}", tenant.received)),
         here(format!("{:.0} %", 100.0 * tenant.wanted)),
+        tenant.lag_ns.map_or_else(dash, lag),
         here(ns(tenant.blackout_max_ns)),
         tenant.bound_ns.map_or_else(dash, ns),
         if tenant.bound_ns.is_some() { tenant.missed.to_string() } else { dash() },
@@ -87,10 +88,10 @@ fn row(tenant: &TenantStatus) -> [String; 9] {
 }
 
 /// Columns as wide as their widest; text to the left, figures to the right.
-fn table(rows: &[[String; 9]]) -> String {
+fn table(rows: &[[String; 10]]) -> String {
     let headings = HEADINGS.map(str::to_owned);
     let all = || std::iter::once(&headings).chain(rows);
-    let widths: [usize; 9] =
+    let widths: [usize; 10] =
         std::array::from_fn(|column| all().map(|row| row[column].len()).max().unwrap_or(0));
     let mut text = String::new();
     for row in all() {
@@ -129,6 +130,14 @@ fn causes(intro: &str, by_cause: &ByCause, show: fn(u64) -> String) -> String {
     if parts.is_empty() { String::new() } else { format!("{intro}{}", parts.join(", ")) }
 }
 
+/// CPU time that a tenant is owed, or with a minus is ahead.
+fn lag(lag_ns: i64) -> String {
+    match lag_ns as f64 / 1e6 {
+        ms if ms.abs() < 0.005 => "0.00 ms".to_owned(),
+        ms => format!("{ms:+.2} ms"),
+    }
+}
+
 /// A time for people, three digits at least.
 fn ns(time: u64) -> String {
     match time as f64 {
@@ -156,6 +165,7 @@ mod tests {
             received: 0.2034,
             received_total: 0.2,
             wanted: 0.999,
+            lag_ns: None,
             blackout_max_ns: 16_300_000,
             bound_ns: id.map(|_| 20_000_000),
             missed: 0,
@@ -172,6 +182,13 @@ mod tests {
         let mut web = tenant("web-0", Some(1));
         web.lost_ns.kernel_thread = 120_000;
         web.missed_by_cause.higher_class = 2;
+        let shared = |name, id, lag_ns| TenantStatus {
+            class: "shared".into(),
+            promised: None,
+            lag_ns,
+            bound_ns: None,
+            ..tenant(name, id)
+        };
         let status = Status {
             pid: 1,
             up_s: 12.0,
@@ -179,16 +196,27 @@ mod tests {
             table_length_ns: 102_702_600,
             window_s: 5.0,
             edit_refused: None,
-            tenants: vec![web, tenant("db", None)],
+            tenants: vec![
+                web,
+                tenant("db", None),
+                shared("make", Some(2), Some(1_204_000)),
+                shared("index", Some(3), Some(-1_204_000)),
+                shared("mail", Some(4), Some(-4_999)),
+                shared("gone", None, None),
+            ],
             cpus: vec![],
             spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
         };
         let expected = "\
 table 3 in force, 102.703 ms long; scheduling for 12 s; shares in CPUs over the last 5.0 s
 
-TENANT  CLASS     STATE   PROMISED  RECEIVED  WANTED  BLACKOUT     BOUND  MISSED
-web-0   reserved  served     0.200     0.203   100 %  16.30 ms  20.00 ms       0
-db      reserved  absent         -         -       -         -         -       -
+TENANT  CLASS     STATE   PROMISED  RECEIVED  WANTED       LAG  BLACKOUT     BOUND  MISSED
+web-0   reserved  served     0.200     0.203   100 %         -  16.30 ms  20.00 ms       0
+db      reserved  absent         -         -       -         -         -         -       -
+make    shared    served         -     0.203   100 %  +1.20 ms  16.30 ms         -       -
+index   shared    served         -     0.203   100 %  -1.20 ms  16.30 ms         -       -
+mail    shared    served         -     0.203   100 %   0.00 ms  16.30 ms         -       -
+gone    shared    absent         -         -       -         -         -         -       -
 web-0: missed its bound by: higher scheduling classes 2
 web-0: lost in its slots to: kernel threads 120.0 us
 

@@ -105,6 +105,13 @@ impl Enactor for Recorder {
         Ok(self.host.iter().map(account).collect())
     }
 
+    /// Each shared tenant lags by its number.
+    fn lags(&self) -> Result<BTreeMap<TenantId, i64>> {
+        let told = self.told.borrow();
+        let shared = told.specs.values().filter(|spec| matches!(spec.class, Class::Shared { .. }));
+        Ok(shared.map(|spec| (spec.id, i64::from(spec.id))).collect())
+    }
+
     fn exited(&self) -> Option<String> {
         self.exits.try_recv().ok()
     }
