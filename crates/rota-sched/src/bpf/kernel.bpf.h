@@ -177,6 +177,7 @@ enum scx_task_flags {
 #define SCX_DSQ_LOCAL		       0x8000000000000002ULL
 #define SCX_ENQ_WAKEUP		       0x1ULL
 #define SCX_ENQ_PREEMPT		       (1ULL << 32)
+#define SCX_ENQ_LAST		       (1ULL << 41)
 #define SCX_KICK_IDLE		       1ULL
 #define SCX_KICK_PREEMPT	       2ULL
 #define SCX_OPS_KEEP_BUILTIN_IDLE      1ULL

@@ -47,11 +47,14 @@ static __always_inline bool is_bound_kernel_thread(struct task_struct *p)
 
 s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
+	struct task_ctx *t = task_ctx(p);
 	u64 now = bpf_ktime_get_ns();
 	u32 cpu;
 
 	settle_membership(p, now);
 	cpu = wake_cpu(p, now);
+	if (t)
+		t->sent = true;
 	return cpu < nr_host_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
 }
 
@@ -74,12 +77,18 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	struct queue_ctx *q;
 	u64 now, dsq;
 	u32 cpu, level;
+	bool sent;
 
 	if (!t || is_bound_kernel_thread(p)) {
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | SCX_ENQ_PREEMPT);
+		/* It was kicked, and nobody else is there: the CPU is about to idle, and would not look again. */
+		if (enq_flags & SCX_ENQ_LAST)
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
 		return;
 	}
 	now = bpf_ktime_get_ns();
+	sent = t->sent || (enq_flags & SCX_ENQ_WAKEUP);
+	t->sent = false;
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
 		settle_membership(p, now); /* a waking task has just been through runnable */
 	q = queue_ctx(t->m.queue);
@@ -94,9 +103,13 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(t, q, dsq), enq_flags);
 	cpu = scx_bpf_task_cpu(p);
-	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) || (dsq >> 32) == (DSQ_PINNED(0) >> 32))
+	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
+		tell_level((u32)dsq, ROTA_LEVEL_SHARED); /* whatever its tenant has elsewhere */
+		return;
+	}
+	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		cpu = (u32)dsq;
-	else if (!(enq_flags & SCX_ENQ_WAKEUP))
+	else if (!sent)
 		cpu = wake_cpu(p, now); /* the CPU that it was on until now goes on with something else */
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))

@@ -16,6 +16,8 @@
 #include "account.bpf.h"
 #include "slot.bpf.h"
 
+#define SECOND_TRIES 4 /* local vCPUs that are asked for a turn, as what waits for one may be bound to other CPUs */
+
 /* How long a thread may run before its siblings' turn, by how many share the queue. */
 static __always_inline u64 quantum(u32 siblings)
 {
@@ -218,27 +220,23 @@ static __always_inline u32 nr_locals(struct cpu_ctx *c, u32 cpu)
 	return view->nr_locals < ROTA_LOCALS_MAX ? view->nr_locals : ROTA_LOCALS_MAX;
 }
 
-/* A new epoch: every local vCPU that wants to run gets an equal part of it; what was left of the old one is gone. */
+/*
+ * A new epoch: every local vCPU gets an equal part, by how many want to run now; what was left of the old one is gone.
+ * It is over when all who want to run have used theirs, not after its time on the clock: slots take from that, and who
+ * is first would have its whole part each time, the others the rest.
+ */
 __noinline int replenish(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 locals, i;
+	u32 locals, wanting = 0, i;
 
 	if (!c)
 		return 0;
 	locals = nr_locals(c, cpu);
-	c->second_cursor++; /* an epoch may have less time to give than one part: another goes first */
-	c->second_wanting = 0;
-	bpf_for (i, 0, locals) {
-		bool waits = local_waits(cpu, i, true);
-
-		c->second_wanting += waits;
-		*second_budget(c, i) = waits;
-	}
-	if (c->second_wanting)
-		bpf_for (i, 0, locals)
-			*second_budget(c, i) *= ROTA_EPOCH_NS / c->second_wanting;
-	c->epoch_end = c->now + ROTA_EPOCH_NS;
+	bpf_for (i, 0, locals)
+		wanting += local_waits(cpu, i, true);
+	bpf_for (i, 0, locals)
+		*second_budget(c, i) = ROTA_EPOCH_NS / (wanting ?: 1);
 	c->epoch_generation = c->slot_generation;
 	return 0;
 }
@@ -261,42 +259,64 @@ __noinline u32 next_local(u32 cpu, bool budgeted)
 	return ROTA_NONE;
 }
 
-/* One turn of the second level: of a vCPU with a budget, or of one without. */
-__noinline bool second_turn(u32 cpu, bool budgeted)
+/* A turn of local vCPU `local`, if what waits there may run here. */
+__noinline bool serve_local(u32 cpu, u32 local)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 local = next_local(cpu, budgeted);
 	struct rota_table_vcpu *vcpu;
 	struct rota_cpu_view *view;
-	u64 most;
+	u64 until;
 
-	if (!c || local == ROTA_NONE)
+	if (!c || c->buffer >= ROTA_NR_BUFFERS)
 		return false;
 	view = cpu_view(c->buffer, cpu);
-	vcpu = view ? local_vcpu(c->buffer, view, local) : NULL;
+	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
 	if (!vcpu)
 		return false;
-	most = budgeted ? *second_budget(c, local) : ROTA_QUANTUM_NS;
-	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, min_time(c->slot_end, c->now + most))) {
-		/* What waits there may not run here: not before the others' turn again. */
-		c->second_cursor = local + 1;
+	until = min_time(c->slot_end, c->now + *second_budget(c, local));
+	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
 		return false;
-	}
 	c->second_local = local;
-	c->second_cursor = budgeted ? local : local + 1;
 	return true;
 }
 
-/* Whoever woke within the epoch, or used its part up, takes what no budget claims. */
+/* One turn of the second level, of a vCPU with a budget. */
+__noinline bool second_turn(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 tries;
+
+	if (!c)
+		return false;
+	bpf_for (tries, 0, SECOND_TRIES) {
+		u32 local = next_local(cpu, true);
+
+		if (local == ROTA_NONE)
+			return false;
+		if (serve_local(cpu, local)) {
+			c->second_cursor = local;
+			return true;
+		}
+		c->second_cursor = local + 1; /* not before the others' turn again */
+	}
+	return false;
+}
+
+/* Those who have used their part up wait until all have who want to run. */
 __noinline bool serve_second_level(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
 	if (!c || c->buffer >= ROTA_NR_BUFFERS)
 		return false;
-	if (c->now >= c->epoch_end || c->epoch_generation != c->slot_generation)
+	if (c->epoch_generation != c->slot_generation)
 		replenish(cpu);
-	return second_turn(cpu, true) || second_turn(cpu, false);
+	if (second_turn(cpu))
+		return true;
+	if (next_local(cpu, false) == ROTA_NONE)
+		return false;
+	replenish(cpu);
+	return second_turn(cpu);
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */

@@ -206,8 +206,27 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	return pinned_dsq(p, buffer);
 }
 
-/* A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. */
-__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u32 buffer, u64 now)
+/* Whether a slot of the tenant's vCPU `index` is in force on the CPU. */
+__noinline bool owns_now(u32 tenant_id, u32 index, u32 cpu, u64 now)
+{
+	struct owner owner;
+	struct rota_cpu_view *view;
+	struct rota_table_vcpu *vcpu;
+
+	table_look_up(cpu, now, &owner);
+	if (owner.vcpu == ROTA_NONE || owner.buffer >= ROTA_NR_BUFFERS)
+		return false;
+	view = cpu_view(owner.buffer, cpu);
+	vcpu = view ? table_vcpu(owner.buffer, view, owner.vcpu) : NULL;
+	return vcpu && vcpu->tenant == tenant_id && vcpu->index == index;
+}
+
+/*
+ * A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. A slot may be
+ * over and marked still, if the CPU's timer is late: its mark is left to that CPU. The time is read after the mark was
+ * seen, as a slot that has just begun would not be in force before.
+ */
+__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
@@ -218,13 +237,16 @@ __noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	bpf_for (word, 0, ROTA_HUNGRY_WORDS) {
 		u64 *bits = &q->hungry[word & (ROTA_HUNGRY_WORDS - 1)], seen = *bits, bit;
 		u32 index, cpu;
+		u64 now;
 
 		if (!seen)
 			continue;
 		index = __builtin_ctzll(seen);
 		bit = 1ULL << index;
-		cpu = home_of(tenant_id, word * 64 + index, buffer, now);
-		if (cpu == ROTA_NONE || !may_run_on(p, cpu))
+		index += word * 64;
+		now = bpf_ktime_get_ns();
+		cpu = home_of(tenant_id, index, table_in_force(now), now);
+		if (cpu == ROTA_NONE || !may_run_on(p, cpu) || !owns_now(tenant_id, index, cpu, now))
 			continue;
 		if (__sync_fetch_and_and(bits, ~bit) & bit)
 			return cpu;
@@ -235,18 +257,10 @@ __noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id, u
 /* Whether vCPU `index` of the tenant owns the CPU now, which serves somebody else. */
 __noinline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
 {
-	struct owner owner;
-	struct rota_cpu_view *view;
-	struct rota_table_vcpu *vcpu;
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	table_look_up(cpu, now, &owner);
-	if (!c || owner.vcpu == ROTA_NONE || owner.buffer >= ROTA_NR_BUFFERS)
-		return false;
-	view = cpu_view(owner.buffer, cpu);
-	vcpu = view ? table_vcpu(owner.buffer, view, owner.vcpu) : NULL;
-	return vcpu && vcpu->tenant == tenant_id && vcpu->index == index &&
-	       !(c->level == ROTA_LEVEL_OWNER && c->slot_tenant == tenant_id);
+	return c && !(c->level == ROTA_LEVEL_OWNER && c->slot_tenant == tenant_id) &&
+	       owns_now(tenant_id, index, cpu, now);
 }
 
 /*
@@ -260,7 +274,7 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 
 	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
-	best = take_hungry(p, tenant_id, buffer, now);
+	best = take_hungry(p, tenant_id);
 	if (best != ROTA_NONE)
 		return best;
 	bpf_for (i, 0, HOMES_TRIED) {

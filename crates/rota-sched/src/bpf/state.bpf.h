@@ -133,11 +133,9 @@ struct cpu_ctx {
 	bool slot_moves;  /* the owner has slots on other CPUs as well */
 	u64 look_ns;	  /* how long until the next look for it */
 	/* The second level. */
-	u64 epoch_end;
 	u64 epoch_generation;
 	u32 second_cursor;
-	u32 second_local;   /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
-	u32 second_wanting; /* how many shared this epoch when it began */
+	u32 second_local; /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
 	s64 second_budget[ROTA_LOCALS_MAX];
 	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
 	u32 number;
@@ -179,6 +177,7 @@ struct task_ctx {
 	struct membership m;
 	bool counted; /* as runnable in its queue */
 	bool running; /* as running in its queue */
+	bool sent;    /* select_cpu has chosen its CPU, and it is not queued yet */
 	u32 left;     /* the number + 1 of a queue that no longer counts it: see leave_queue; 0: none */
 	u32 last_cpu;
 	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */

@@ -11,6 +11,16 @@
 #include "account.bpf.h"
 #include "place.bpf.h"
 
+/* A CPU that was picked as idle counts as busy until it idles anew: one that is not used is made to. */
+static __always_inline u32 picked_cpu(s32 cpu, bool is_used)
+{
+	if (cpu < 0)
+		return ROTA_NONE;
+	if (!is_used)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return is_used ? cpu : ROTA_NONE;
+}
+
 /* An idle CPU of `mask`, or ROTA_NONE. */
 static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask *mask)
 {
@@ -19,7 +29,7 @@ static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask
 	if (!mask)
 		return ROTA_NONE;
 	cpu = scx_bpf_pick_idle_cpu((const struct cpumask *)mask, 0);
-	return cpu >= 0 && may_run_on(p, cpu) ? cpu : ROTA_NONE;
+	return picked_cpu(cpu, cpu >= 0 && may_run_on(p, cpu));
 }
 
 /* An idle CPU on which a shared tenant's task may run, or ROTA_NONE. */
@@ -34,7 +44,7 @@ static __always_inline u32 idle_open_cpu(struct task_struct *p)
 		return idle_cpu_of(p, open_mask);
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	c = cpu >= 0 ? cpu_ctx(cpu) : NULL;
-	return c && !c->housekeeping && !c->exclusive ? cpu : ROTA_NONE;
+	return picked_cpu(cpu, c && !c->housekeeping && !c->exclusive);
 }
 
 /* The CPU that a task is sent to when it wakes; ROTA_NONE: where it was. */
@@ -96,17 +106,13 @@ static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, const struct mem
 	return vcpu && !(vcpu->flags & ROTA_VCPU_CAPPED) ? ROTA_LEVEL_SECOND : ROTA_LEVEL_IDLE;
 }
 
-/* Tells CPU `cpu` that a thread of this tenant waits, if it should act on it. Returns the level it would have there. */
-__noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
+/* Tells CPU `cpu` that a thread waits that it would run at this level, if it should act on it. */
+__noinline int tell_level(u32 cpu, u32 level)
 {
-	struct membership m = {.tenant = tenant_id, .vcpu = vcpu};
-	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 level;
 
-	if (!c || !tenant)
+	if (!c)
 		return 0;
-	level = level_on(c, cpu, &m, tenant, now);
 	/* What is in a slot that was marked hungry is not the owner's, whatever it was when it started. */
 	if (level > c->level || (level == ROTA_LEVEL_OWNER && c->slot_hungry)) {
 		c->overtaken = true;
@@ -115,6 +121,16 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE); /* so that it sets its timer for the slot */
 	}
 	return level;
+}
+
+/* Tells CPU `cpu` that a thread of this tenant waits. Returns the level it would have there. */
+__noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
+{
+	struct membership m = {.tenant = tenant_id, .vcpu = vcpu};
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	return c && tenant ? tell_level(cpu, level_on(c, cpu, &m, tenant, now)) : 0;
 }
 
 /*
@@ -204,7 +220,7 @@ static __always_inline void tell_others(struct task_struct *p, const struct memb
 	}
 	if (sole != ROTA_NONE || level == ROTA_LEVEL_OWNER)
 		return;
-	cpu = take_hungry(p, m->tenant, buffer, now);
+	cpu = take_hungry(p, m->tenant);
 	if (cpu < nr_host_cpus)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

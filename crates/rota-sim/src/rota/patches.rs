@@ -35,7 +35,7 @@ pub static PATCHES: [Patch; 3] = [
         name: "budget",
         about: "the second level's budgets are handed out once with each table, and never again",
         file: "pick.bpf.h",
-        text: "if (c->now >= c->epoch_end || c->epoch_generation",
-        spoilt: "if (c->epoch_generation",
+        text: "\t\treturn false;\n\treplenish(cpu);\n\treturn second_turn(cpu);",
+        spoilt: "\t\treturn false;\n\treturn second_turn(cpu);",
     },
 ];

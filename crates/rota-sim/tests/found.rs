@@ -1,0 +1,222 @@
+//! Mistakes that the farm has found in the scheduler, each on the smallest host that shows it.
+
+use rota_model::config::{Source, parse};
+use rota_model::{Model, Topology};
+use rota_sim::observe::{Metrics, UnitMetrics};
+use rota_sim::programs::{Hog, Periodic};
+use rota_sim::rota::Rota;
+use rota_sim::{Costs, CpuId, Simulation, TaskSpec, Tenants, UnitId, apart};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+type Run = Simulation<Rota, Metrics>;
+
+fn model(text: &str) -> Model {
+    let source = Source { path: "rota.toml".into(), text: text.to_owned() };
+    parse(&[source], &Topology::default()).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn start(text: &str) -> (Run, Tenants) {
+    let model = model(text);
+    let policy = Rota::new(&model).expect("a host");
+    let topology = model.host.topology.clone();
+    let mut run = Run::new(topology, Costs::default(), 1, 1_000 * MS, policy, Metrics::default());
+    let tenants = Tenants::new(&mut run.machine, &model);
+    (run, tenants)
+}
+
+/// Everybody is here and served by a table; what is received is counted from now on.
+fn settle(run: &mut Run, tenants: &Tenants) {
+    for home in tenants.homes() {
+        run.act(|run| run.policy.appears(&mut run.machine, &home.tenant.name, home.cgroup));
+    }
+    while !run.policy.is_settled() {
+        run.run_until(run.machine.now_ns() + 10 * MS);
+        assert!(run.machine.now_ns() < 3_000 * MS, "{:?}", run.policy.said());
+    }
+    run.observer.begin(&mut run.machine);
+}
+
+fn after(run: &mut Run, ns: u64) -> Vec<UnitMetrics> {
+    run.run_until(run.machine.now_ns() + ns);
+    run.observer.finish(&mut run.machine)
+}
+
+fn bound(run: &Run, spec: TaskSpec, cpus: impl IntoIterator<Item = u32>) -> TaskSpec {
+    TaskSpec { affinity: Some(run.machine.mask(cpus.into_iter().map(CpuId))), ..spec }
+}
+
+/// What waits first in a CPU's second level may not run there: then who waits next has the CPU.
+#[test]
+fn a_thread_bound_elsewhere_leaves_no_cpu_idle() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-2"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            vcpus = 2
+            share = 0.2
+            latency = "20ms"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "busy"
+            class = "reserved"
+            share = 0.7
+            latency = "20ms"
+            capped = true
+            affinity = "1"
+            match = { cgroup = "busy" }
+            [[tenant]]
+            name = "solo"
+            class = "reserved"
+            share = 0.7
+            latency = "20ms"
+            affinity = "2"
+            match = { cgroup = "solo" }
+            "#,
+        );
+        let web = tenants.thread("web", Hog);
+        let web = bound(&run, web, [1]);
+        run.spawn(web);
+        for name in ["busy", "solo"] {
+            run.spawn(tenants.thread(name, Hog));
+        }
+        settle(&mut run, &tenants);
+        let received = after(&mut run, 1_000 * MS);
+        let received_ns = received[tenants.home("solo").first_unit.index()].received_ns;
+        assert!(received_ns > 990 * MS, "{received_ns} ns of 1 s, and nobody else could run there");
+    });
+}
+
+/// An idle CPU is picked for a thread that may not run on it: it is found idle by the next thread all the same.
+#[test]
+fn an_idle_cpu_that_was_picked_in_vain_is_found_again() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-3"
+            housekeeping = "0-1"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.2
+            latency = "20ms"
+            match = { cgroup = "web" }
+            "#,
+        );
+        settle(&mut run, &tenants);
+        let stranger = tenants.system(Periodic::new(10 * US, 100 * US));
+        let stranger = bound(&run, stranger, [2, 3]);
+        run.spawn(stranger);
+        run.run_until(run.machine.now_ns() + 10 * MS);
+        let hogs = [tenants.system(Hog), tenants.system(Hog)];
+        let units = hogs.map(|hog| {
+            let unit: UnitId = hog.unit;
+            run.spawn(hog);
+            unit
+        });
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 100 * MS);
+        let received_ns = received[units[0].index()].received_ns;
+        assert!(received_ns > 195 * MS, "two threads received {received_ns} ns of 200 ms on two CPUs");
+    });
+}
+
+/// Two threads of a tenant that is not capped, bound to a CPU where it has no slots, take turns there.
+#[test]
+fn threads_bound_to_another_cpu_do_not_interrupt_each_other() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-2"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.2
+            latency = "20ms"
+            affinity = "1"
+            match = { cgroup = "web" }
+            "#,
+        );
+        for _ in 0..2 {
+            let stray = tenants.thread("web", Hog);
+            let stray = bound(&run, stray, [2]);
+            run.spawn(stray);
+        }
+        settle(&mut run, &tenants);
+        let received = after(&mut run, 1_000 * MS);
+        let web = &received[tenants.home("web").first_unit.index()];
+        assert!(web.received_ns > 900 * MS && web.preemptions < 1_000, "{web:?}");
+    });
+}
+
+/// A kernel thread that has its CPU to itself goes on when the CPU is told to look around.
+#[test]
+fn a_kernel_thread_goes_on_when_its_cpu_is_kicked() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-1"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "background"
+            match = { cgroup = "web" }
+            "#,
+        );
+        settle(&mut run, &tenants);
+        let thread = tenants.system(Hog);
+        let thread = TaskSpec { kernel_thread: true, ..bound(&run, thread, [1]) };
+        let unit = thread.unit;
+        run.spawn(thread);
+        run.observer.begin(&mut run.machine);
+        for _ in 0..10 {
+            run.run_until(run.machine.now_ns() + 3 * MS + 300 * US);
+            run.act(|run| run.policy.vanishes(&mut run.machine, "web"));
+            run.run_until(run.machine.now_ns() + 3 * MS + 300 * US);
+            let cgroup = tenants.home("web").cgroup;
+            run.act(|run| run.policy.appears(&mut run.machine, "web", cgroup));
+        }
+        let received = after(&mut run, MS);
+        let longest_ns = received[unit.index()].blackout_max_ns;
+        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns");
+    });
+}
+
+/// New threads of a container with many vCPUs, one for each of its slots: each CPU is told of one.
+#[test]
+fn each_hungry_slot_is_told_of_a_new_thread() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-24"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            vcpus = 24
+            share = 0.9
+            latency = "20ms"
+            match = { cgroup = "web" }
+            "#,
+        );
+        settle(&mut run, &tenants);
+        for _ in 0..24 {
+            run.spawn(tenants.thread("web", Hog));
+        }
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, MS);
+        let received_ns = received[tenants.home("web").first_unit.index()].received_ns;
+        assert!(received_ns > 24 * 900 * US, "{received_ns} ns on 24 CPUs in 1 ms");
+    });
+}
