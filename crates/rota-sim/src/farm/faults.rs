@@ -184,14 +184,14 @@ fn some_cpus(scene: &mut Scene) -> Rc<CpuMask> {
 
 /// An ordinary thread that is not the kernel's.
 fn some_thread(scene: &mut Scene) -> Option<TaskId> {
-    let threads = scene
-        .run
-        .machine
-        .tasks()
-        .filter(|(_, task)| task.state != State::Dead && task.realtime.is_none() && !task.kernel_thread);
-    let threads: Vec<TaskId> = threads.map(|(task, _)| task).collect();
-    let count = threads.len() as u64;
-    (count > 0).then(|| threads[scene.rng.below(count) as usize])
+    let Scene { run, rng, .. } = scene;
+    let threads = || {
+        let all = run.machine.tasks();
+        all.filter(|(_, task)| task.state != State::Dead && task.realtime.is_none() && !task.kernel_thread)
+    };
+    let count = threads().count() as u64;
+    let chosen = (count > 0).then(|| rng.below(count) as usize)?;
+    threads().nth(chosen).map(|(task, _)| task)
 }
 
 fn churn(scene: &mut Scene) {

@@ -58,10 +58,10 @@ pub enum Fault {
         cpu: CpuId,
         /// Who has less.
         tenant: TenantId,
-        /// How much.
-        less_ns: u64,
-        /// How much another has.
-        more_ns: u64,
+        /// Who has more.
+        to: TenantId,
+        /// How much more.
+        ns: u64,
     },
     /// A thread waits for longer than the floor allows.
     Starved {
@@ -133,12 +133,11 @@ impl fmt::Display for Fault {
             Fault::Idle { cpu, tenant, ns } => {
                 write!(f, "CPU {} idles for {} while tenant {tenant} waits", cpu.0, us(*ns))
             }
-            Fault::Unfair { cpu, tenant, less_ns, more_ns } => write!(
+            Fault::Unfair { cpu, tenant, to, ns } => write!(
                 f,
-                "tenant {tenant} has {} of what slots leave on CPU {}, another that wants it too {}",
-                us(*less_ns),
+                "of what slots leave on CPU {} tenant {tenant} has {} less than tenant {to}, and wants it all the time",
                 cpu.0,
-                us(*more_ns)
+                us(*ns)
             ),
             Fault::Starved { task, tenant, ns } => {
                 write!(f, "thread {} of tenant {tenant} waits for {}", task.0, us(*ns))

@@ -1,6 +1,8 @@
 //! Those who have no slots, looked at from time to time: whether anybody waits for whom a CPU is free, and whether
 //! anybody waits for longer than the floor allows.
 
+use std::collections::BTreeMap;
+
 use rota_model::Model;
 use rota_sched::SYSTEM;
 
@@ -14,6 +16,9 @@ use crate::machine::Machine;
 /// What has waited for a second has a turn of what is not reserved, one after the other.
 const FLOOR_WAIT_NS: u64 = S;
 
+/// Everybody is looked at so often.
+const LOOK_NS: u64 = 5_000_000;
+
 /// A CPU that is told of a thread may serve the floor first, for so long.
 const GRANT_NS: u64 = 5_000_000;
 
@@ -22,13 +27,16 @@ pub struct Lines {
     late_ns: u64,
     /// Each CPU: whether it is kept for the system.
     housekeeping: Vec<bool>,
+    looked_ns: u64,
+    /// Who waits since when, and for how long of that no CPU was taken by what no scheduler can stop.
+    patience: BTreeMap<TaskId, (u64, u64)>,
 }
 
 impl Lines {
     pub fn new(model: &Model, late_ns: u64) -> Lines {
         let cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
         let housekeeping = (0..cpus).map(|cpu| model.host.housekeeping.contains(cpu)).collect();
-        Lines { late_ns, housekeeping }
+        Lines { late_ns, housekeeping, looked_ns: 0, patience: BTreeMap::new() }
     }
 
     /// From here on what the scheduler decides takes effect within so many ns.
@@ -37,8 +45,12 @@ impl Lines {
     }
 
     /// Looks at everybody.
-    pub fn look(&self, machine: &Machine, service: &Service) -> Result<(), Finding> {
+    pub fn look(&mut self, machine: &Machine, service: &Service) -> Result<(), Finding> {
         let now_ns = machine.now_ns();
+        if now_ns < self.looked_ns + LOOK_NS {
+            return Ok(());
+        }
+        let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         let Some(table) = service.table(now_ns) else { return Ok(()) };
         if now_ns < service.changed_ns().max(table.from_ns) + self.late_ns {
             return Ok(());
@@ -49,9 +61,15 @@ impl Lines {
         });
         let waiting: Vec<(TaskId, &Thread, u64)> = waiting.collect();
         let bound_ns = FLOOR_WAIT_NS * (2 + waiting.len() as u64);
+        let passed_ns = if service.is_any_taken(now_ns) { 0 } else { now_ns - looked_ns };
         for &(task, thread, ns) in &waiting {
             let tenant = thread.owner.tenant;
-            if ns > bound_ns {
+            let (since_ns, patient_ns) = self.patience.entry(task).or_default();
+            if *since_ns != now_ns - ns {
+                (*since_ns, *patient_ns) = (now_ns - ns, 0);
+            }
+            *patient_ns += passed_ns.min(ns);
+            if *patient_ns > bound_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
             }
             if ns > self.late_ns + GRANT_NS

@@ -10,6 +10,7 @@
 //! | `hosts` | the host, its tenants and what they run, as a scenario's text |
 //! | `faults` | what is done to them |
 //! | `service` | the observer that holds each CPU to the table in force, slot by slot |
+//! | `spare` | its part that looks at what slots leave |
 //! | `lines` | what is looked at from time to time: who waits for long, and where a CPU idles meanwhile |
 //! | `scene` | a seed's run, from start to end |
 
@@ -19,6 +20,7 @@ mod hosts;
 mod lines;
 mod scene;
 mod service;
+mod spare;
 mod swarm;
 mod threads;
 mod timetable;

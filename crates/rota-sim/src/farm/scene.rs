@@ -34,7 +34,7 @@ const WATCHDOG_NS: u64 = 30 * S;
 const SLACK_NS: u64 = 20 * US;
 /// Everything is looked at so often.
 const LOOK_NS: u64 = MS;
-/// The scheduler's own accounts are asked so often.
+/// Every thread there ever was, and the scheduler's own accounts, so often.
 const AUDIT_NS: u64 = 100 * MS;
 /// Within this time after the last change the daemon has a table for everybody.
 const SETTLE_MAX_NS: u64 = 5 * S;
@@ -293,14 +293,11 @@ impl Scene {
         if let Some(exit) = self.run.policy.exited().filter(|_| !self.is_over()) {
             return self.fail(Fault::Exited(format!("{exit:?}")));
         }
-        if let Some(task) = self.run.policy.lost(&self.run.machine) {
-            return self.fail(Fault::Lost(task));
-        }
         if !self.is_over() {
             self.promise();
             self.lines.look(&self.run.machine, &self.run.observer.0.0)?;
         }
-        if self.now_ns() >= self.audit_ns && !self.is_over() {
+        if self.now_ns() >= self.audit_ns {
             self.audit_ns = self.now_ns() + AUDIT_NS;
             self.audit()?;
         }
@@ -340,8 +337,14 @@ impl Scene {
         }
     }
 
-    /// What the scheduler says itself.
+    /// What takes long to look at: whether a thread is lost, and what the scheduler says itself.
     fn audit(&mut self) -> Result<(), Finding> {
+        if let Some(task) = self.run.policy.lost(&self.run.machine) {
+            return self.fail(Fault::Lost(task));
+        }
+        if self.is_over() {
+            return Ok(());
+        }
         let mixed: u64 = self.run.policy.cpus(&mut self.run.machine).iter().map(|cpu| cpu.mixed).sum();
         if mixed > 0 {
             return self.fail(Fault::Mixed(mixed));

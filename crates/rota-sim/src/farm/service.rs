@@ -12,6 +12,7 @@ use std::rc::Rc;
 use rota_model::TenantId;
 
 use super::finding::{Fault, Finding};
+use super::spare::Spare;
 use super::threads::{Thread, Threads};
 use super::timetable::Timetable;
 use crate::ids::{CpuId, TaskId};
@@ -66,6 +67,7 @@ pub struct Service {
     /// The one in force first, then those that will be.
     tables: Vec<Rc<Timetable>>,
     threads: Threads,
+    spare: Spare,
     cpus: Vec<Watch>,
     /// More threads of a tenant run than it has vCPUs, since when, and where that began.
     crowded_since_ns: BTreeMap<TenantId, (u64, CpuId)>,
@@ -101,6 +103,7 @@ impl Service {
             late_ns,
             tables: Vec::new(),
             threads: Threads::default(),
+            spare: Spare::new(cpus),
             cpus: vec![watch; cpus as usize],
             crowded_since_ns: BTreeMap::new(),
             changed_ns: now_ns,
@@ -141,6 +144,11 @@ impl Service {
         watch.current.is_none().then(|| watch.stopped_ns.max(watch.excused_until_ns))
     }
 
+    /// Whether something that no scheduler can stop has a CPU.
+    pub fn is_any_taken(&self, now_ns: u64) -> bool {
+        self.cpus.iter().any(|watch| watch.overtaken || now_ns < watch.excused_until_ns)
+    }
+
     /// From here on what the scheduler decides takes effect within so many ns.
     pub fn bound(&mut self, machine: &Machine, late_ns: u64) {
         self.look(machine);
@@ -165,7 +173,7 @@ impl Service {
     /// A thread's affinity or cgroup was changed from outside. Where it runs, it may have the rest of its turn.
     pub fn changed(&mut self, machine: &Machine, task: TaskId) {
         self.look(machine);
-        self.threads.recount(machine);
+        self.threads.changed(machine, task);
         self.forgive(machine.now_ns());
         if let Some(cpu) = self.threads.thread(task).runs_on {
             let watch = &mut self.cpus[cpu.index()];
@@ -177,6 +185,7 @@ impl Service {
     /// What is not as it should be may be so for good reason until now.
     fn forgive(&mut self, now_ns: u64) {
         self.changed_ns = now_ns;
+        self.spare.forget();
         for watch in &mut self.cpus {
             (watch.unserved_ns, watch.overdrawn_ns, watch.idle_ns) = (0, 0, 0);
         }
@@ -233,6 +242,7 @@ impl Service {
         let watch = &mut self.cpus[cpu];
         if slot != watch.slot {
             watch.unserved_ns = 0;
+            self.spare.blurs(cpu, self.late_ns);
         }
         self.slots += u64::from(slot.is_some());
         (watch.slot, watch.until_ns) = (slot, until_ns.min(next_ns.unwrap_or(u64::MAX)));
@@ -245,6 +255,7 @@ impl Service {
         let table = match self.table(at_ns) {
             Some(table) if !away && !watch.overtaken && !self.over => table.clone(),
             _ => {
+                self.spare.forget_cpu(cpu);
                 let watch = &mut self.cpus[cpu];
                 (watch.unserved_ns, watch.overdrawn_ns, watch.idle_ns) = (0, 0, 0);
                 return;
@@ -265,6 +276,9 @@ impl Service {
             .filter(|thread| is_capped(&table, thread) && thread.free)
             .filter(|thread| !slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index)));
         let idle_for = if runs.is_none() { self.local_that_waits(&table, cpu) } else { None };
+        let spared =
+            runs.filter(|thread| !slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index)));
+        let unfair = spared.and_then(|thread| self.spare.serves(&self.threads, &table, cpu, &thread, ns));
         let watch = &mut self.cpus[cpu];
         let lasts = |lasted_ns: &mut u64, goes_on: bool| {
             *lasted_ns = if goes_on { *lasted_ns + ns } else { 0 };
@@ -282,6 +296,7 @@ impl Service {
                 tenant,
                 ns,
             }),
+            unfair,
         ];
         if let Some(fault) = found.into_iter().flatten().next() {
             self.find(at_ns + ns, fault);
@@ -295,10 +310,13 @@ impl Service {
     /// Whether something that no scheduler can stop has another CPU of the tenant, which may have its vCPU still, or a
     /// thread of it.
     fn is_kept_elsewhere(&self, table: &Timetable, tenant: TenantId, at_ns: u64) -> bool {
-        table.homes(tenant).iter().any(|cpu| {
-            let watch = &self.cpus[*cpu as usize];
-            watch.overtaken || at_ns < watch.free_ns() + self.late_ns
-        })
+        let is_kept = |watch: &Watch| watch.overtaken || at_ns < watch.free_ns() + self.late_ns;
+        // It may have it since an older table.
+        let has = |watch: &Watch| {
+            watch.current.is_some_and(|task| self.threads.thread(task).owner.tenant == tenant)
+        };
+        table.homes(tenant).iter().any(|cpu| is_kept(&self.cpus[*cpu as usize]))
+            || self.cpus.iter().any(|watch| has(watch) && is_kept(watch))
     }
 
     /// A tenant that may have what is left on this CPU, has nothing on another, and waits. One with several vCPUs may
@@ -314,14 +332,20 @@ impl Service {
     /// A thread is about to wait or not, or to run or not. Where that may matter is counted up to now before.
     fn set(&mut self, machine: &Machine, task: TaskId, waits: bool, runs_on: Option<CpuId>) {
         let now_ns = machine.now_ns();
-        let tenant = self.threads.thread(task).owner.tenant;
-        for place in 0..self.tables.len() {
-            let table = self.tables[place].clone();
-            for &cpu in table.homes(tenant) {
-                self.advance(cpu as usize, now_ns);
+        let owner = self.threads.thread(task).owner;
+        // Where one waits already it does not matter how many do.
+        if self.threads.waiting(owner) < 2 - u32::from(waits) {
+            for place in 0..self.tables.len() {
+                let table = self.tables[place].clone();
+                for &cpu in table.homes(owner.tenant) {
+                    self.advance(cpu as usize, now_ns);
+                }
             }
         }
         self.threads.set(machine, task, waits.then_some(now_ns), runs_on);
+        if !waits && runs_on.is_none() {
+            self.spare.rests(&self.threads, self.threads.thread(task).owner, now_ns);
+        }
     }
 
     fn runs(&mut self, machine: &Machine, cpu: CpuId, id: TaskId) {

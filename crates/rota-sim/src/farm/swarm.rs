@@ -155,7 +155,8 @@ impl Swarm {
     pub fn explains(&self, cause: Cause) -> bool {
         let deals: &[Deal] = match cause {
             Cause::KernelThread => &[Deal::Kthread],
-            Cause::HigherClass => &[Deal::Realtime, Deal::Affinity],
+            // A bound kernel thread too takes the CPU with the scheduler not asked.
+            Cause::HigherClass => &[Deal::Realtime, Deal::Affinity, Deal::Kthread],
             Cause::Interrupt | Cause::Steal => &[Deal::Theft],
             Cause::Floor => &[Deal::Affinity, Deal::Move],
             // The scheduler's attribution is coarse: what took most of a blackout may be none of what it counts.

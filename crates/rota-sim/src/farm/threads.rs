@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_model::TenantId;
+use rota_model::{Class, TenantId};
 use rota_sched::TenantSpec;
 
 use crate::ids::{CpuId, TaskId};
@@ -32,6 +32,8 @@ pub struct Thread {
     pub free: bool,
     /// A real-time task has taken the CPU from it, and it waits behind that.
     pub behind: bool,
+    /// It was given to another tenant while it ran: it has the rest of its turn where it is.
+    pub strays: bool,
     /// Since when it would run, if it does not.
     pub waits_since_ns: Option<u64>,
     pub runs_on: Option<CpuId>,
@@ -91,8 +93,12 @@ impl Threads {
         let free = everywhere && !task.held && task.realtime.is_none();
         let before = self.threads[id.index()];
         let behind = before.behind && runs_on.is_none() && waits_since_ns == before.waits_since_ns;
-        let free = free && !behind;
-        let thread = Thread { owner: self.owner_of(machine, id), free, behind, waits_since_ns, runs_on };
+        let owner = self.owner_of(machine, id);
+        let goes_on = before.behind || before.runs_on.is_some() || runs_on.is_none();
+        let changes = owner != before.owner && (before.runs_on.is_some() || before.behind);
+        let strays = (before.strays && goes_on) || changes;
+        let free = free && !behind && !strays;
+        let thread = Thread { owner, free, behind, strays, waits_since_ns, runs_on };
         self.threads[id.index()] = thread;
         self.count(before, -1);
         self.count(thread, 1);
@@ -102,6 +108,15 @@ impl Threads {
     pub fn falls_behind(&mut self, machine: &Machine, id: TaskId) {
         let Thread { waits_since_ns, runs_on, .. } = self.threads[id.index()];
         self.threads[id.index()].behind = true;
+        self.set(machine, id, waits_since_ns, runs_on);
+    }
+
+    /// Something about a thread was changed from outside.
+    pub fn changed(&mut self, machine: &Machine, id: TaskId) {
+        let Thread { waits_since_ns, runs_on, .. } = self.thread(id);
+        if runs_on.is_some() {
+            self.threads[id.index()].strays = true;
+        }
         self.set(machine, id, waits_since_ns, runs_on);
     }
 
@@ -138,6 +153,13 @@ impl Threads {
         (0..).map(TaskId).zip(&self.threads)
     }
 
+    /// How many free threads of a tenant wait, or of one of its vCPUs.
+    pub fn waiting(&self, owner: Owner) -> u32 {
+        let waiting = self.waiting.get(&owner.tenant);
+        let place = owner.vcpu.map_or(0, |vcpu| 1 + vcpu as usize);
+        waiting.and_then(|waiting| waiting.get(place)).copied().unwrap_or(0)
+    }
+
     /// Whether a free thread waits that may use the vCPU's slots.
     pub fn waits(&self, tenant: TenantId, vcpu: u32) -> bool {
         let Some(waiting) = self.waiting.get(&tenant) else { return false };
@@ -147,13 +169,15 @@ impl Threads {
 
     /// Whether the one thread that a vCPU is waits, and is free; or any of a tenant with one vCPU.
     pub fn sole_waits(&self, tenant: TenantId, vcpu: u32) -> bool {
+        let vcpus = self.vcpus(tenant);
         let waiting = self.waiting.get(&tenant).and_then(|waiting| waiting.get(1 + vcpu as usize));
-        waiting.is_some_and(|count| *count > 0) || (self.vcpus(tenant) == 1 && self.waits(tenant, vcpu))
+        vcpu < vcpus && (waiting.is_some_and(|count| *count > 0) || (vcpus == 1 && self.waits(tenant, vcpu)))
     }
 
-    /// How many vCPUs the scheduler was told that a tenant has.
+    /// How many vCPUs with a reservation the scheduler was told that a tenant has; a table may still have others.
     pub fn vcpus(&self, tenant: TenantId) -> u32 {
-        self.specs.get(&tenant).map_or(u32::MAX, |spec| spec.vcpus)
+        let reserved = self.specs.get(&tenant).filter(|spec| matches!(spec.class, Class::Reserved { .. }));
+        reserved.map_or(0, |spec| spec.vcpus)
     }
 
     /// How many free threads of a tenant run.
