@@ -12,7 +12,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use rota_sim::farm::{self, Verdict};
 use rota_sim::rota::Code;
 
-use super::{Failure, print};
+use super::{Failure, length, print};
 
 /// Look for mistakes of Rota's own: random hosts, tenants, loads and faults on the simulator
 ///
@@ -21,7 +21,7 @@ use super::{Failure, print};
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Run this seed only, and show all that was drawn
-    #[arg(long, value_name = "N", conflicts_with_all = ["from", "seeds", "slots", "jobs", "keep_going"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["from", "seeds", "slots", "length", "jobs", "keep_going"])]
     seed: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -32,6 +32,9 @@ pub struct Arguments {
     /// More seeds, if need be, until so many slots are simulated
     #[arg(long, value_name = "N", default_value_t = 0)]
     slots: u64,
+    /// No new seed after this time, whatever is left
+    #[arg(long = "for", value_name = "DURATION", value_parser = length)]
+    length: Option<Duration>,
     /// So many at once; as many as there are CPUs by default
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -108,7 +111,8 @@ impl Total {
 
     /// Runs seed after seed.
     fn work(&self, arguments: &Arguments) {
-        while !self.stopped.load(Ordering::Relaxed) {
+        let is_over = || arguments.length.is_some_and(|length| self.started.elapsed() >= length);
+        while !self.stopped.load(Ordering::Relaxed) && !is_over() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
             let enough = seed.wrapping_sub(arguments.from) >= arguments.seeds;
             if enough && self.slots.load(Ordering::Relaxed) >= arguments.slots {

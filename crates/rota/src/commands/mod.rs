@@ -12,10 +12,11 @@ pub mod up;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Error};
 use clap::Args;
-use rota_model::config::parse;
+use rota_model::config::{duration_ns, parse};
 use rota_model::{Model, Topology};
 use rotad::{sources, topology};
 
@@ -52,6 +53,14 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::Failed(error)
+    }
+}
+
+/// How long something goes on, as an argument.
+fn length(text: &str) -> Result<Duration, String> {
+    match duration_ns(text).map_err(|error| error.to_string())? {
+        0 => Err("is no time; write more, e.g. 10s".to_owned()),
+        ns => Ok(Duration::from_nanos(ns)),
     }
 }
 

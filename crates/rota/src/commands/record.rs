@@ -10,11 +10,11 @@ use anyhow::{Context, anyhow};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rota_model::Model;
-use rota_model::config::{duration_ns, parse};
+use rota_model::config::parse;
 use rota_record::recorder::{self, Recorder};
 use rotad::{sources, topology};
 
-use super::{Failure, print};
+use super::{Failure, length, print};
 
 /// Record what the threads of this host do, for `rota sim --replay`
 ///
@@ -38,13 +38,6 @@ pub struct Arguments {
 const LOOK: Duration = Duration::from_millis(20);
 /// How often is said how it goes on.
 const SAY: Duration = Duration::from_secs(1);
-
-fn length(text: &str) -> Result<Duration, String> {
-    match duration_ns(text).map_err(|error| error.to_string())? {
-        0 => Err("is no time; write more, e.g. 10s".to_owned()),
-        ns => Ok(Duration::from_nanos(ns)),
-    }
-}
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = model(arguments)?;
