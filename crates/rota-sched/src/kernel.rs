@@ -6,6 +6,7 @@ use bytemuck::Pod;
 use rota_model::CpuSet;
 
 use crate::Options;
+use crate::domains::domains;
 use crate::shared::{NR_BUFFERS, Settings};
 
 /// Memory that both sides see.
@@ -80,15 +81,22 @@ impl Settings {
     /// More CPUs than there can be, or none.
     pub fn new(options: &Options) -> Result<Settings> {
         ensure!(options.nr_cpus > 0 && options.nr_cpus <= CpuSet::LIMIT, "{} CPU numbers", options.nr_cpus);
+        let domains = domains(&options.topology);
         let mut settings = Settings {
             nr_cpus: options.nr_cpus,
             nr_queues: options.queues + 1,
             nr_tenants: options.queues + 1,
             table_bytes: options.table_bytes.next_multiple_of(4096),
-            nr_domains: 1,
+            nr_domains: domains.len() as u32,
             reserved: 0,
             housekeeping: [0; _],
+            domain: [0; _],
         };
+        for (number, cpus) in (0..).zip(&domains) {
+            for cpu in cpus.iter().filter(|cpu| *cpu < options.nr_cpus) {
+                settings.domain[cpu as usize] = number;
+            }
+        }
         for cpu in options.housekeeping.iter() {
             settings.housekeeping[cpu as usize / 64] |= 1 << (cpu % 64);
         }

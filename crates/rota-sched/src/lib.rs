@@ -4,6 +4,7 @@
 //! [`rota_table::Certified`].
 
 mod account;
+mod domains;
 mod kernel;
 mod lag;
 mod object;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bytemuck::Zeroable;
-use rota_model::{Class, CpuSet, TenantId};
+use rota_model::{Class, CpuSet, TenantId, Topology};
 use rota_table::Certified;
 
 use crate::kernel::{Kernel, Memory};
@@ -24,6 +24,8 @@ use crate::shared::{self, Exit, Live, NEVER, NONE, Open, Publish, Rehome, Settin
 pub struct Options {
     /// The host's highest CPU number + 1.
     pub nr_cpus: u32,
+    /// Which of them are near each other; one that has no place is with the first.
+    pub topology: Topology,
     /// CPUs kept for the system. If there are none, tenant 0 is the system's own and has to be given a reservation.
     pub housekeeping: CpuSet,
     /// How many queues there may be: one a vCPU, and one more for each VM; the system's tenant has one a CPU.

@@ -131,6 +131,7 @@ structures! {
         nr_domains: u32,
         reserved: u32,
         housekeeping: [u64; CPUS_MAX / 64],
+        domain: [u16; CPUS_MAX],
     }
     TableRef = "rota_table_ref" {
         from_ns: u64,

@@ -41,6 +41,14 @@ fn host(cpus: u32, weights: (u32, u32)) -> String {
     )
 }
 
+/// The same on a machine with so many caches, and so as many lines, of as many CPUs each.
+fn host_with_caches(caches: u32, cpus: u32, weights: (u32, u32)) -> String {
+    let sets: Vec<String> =
+        (0..caches).map(|cache| format!("\"{}-{}\"", cache * cpus, (cache + 1) * cpus - 1)).collect();
+    let key = format!("[host]\ncaches = [{}]", sets.join(", "));
+    host(caches * cpus, weights).replace("[host]", &key)
+}
+
 fn outcome(text: &str) -> Outcome {
     let source = Source { path: "fair.toml".to_owned(), text: text.to_owned() };
     let scenario = Scenario::parse(&source).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
@@ -53,7 +61,10 @@ fn outcome(text: &str) -> Outcome {
 /// What the first tenant got of what its weight entitles it to: a program of as many threads as CPUs beside as many
 /// hogs.
 fn part_of_fair(cpus: u32, program: &str, weights: (u32, u32)) -> f64 {
-    let host = host(cpus, weights);
+    part_of_fair_on(&host(cpus, weights), cpus, program, weights)
+}
+
+fn part_of_fair_on(host: &str, cpus: u32, program: &str, weights: (u32, u32)) -> f64 {
     let outcome = outcome(&format!(
         r#"
         duration = "300ms"
@@ -113,8 +124,12 @@ type Run = Simulation<Rota, (Metrics, Sanity)>;
 
 /// Both tenants are there, without a thread.
 fn start(cpus: u32, weights: (u32, u32)) -> (Run, Tenants) {
-    let source = Source { path: "rota.toml".into(), text: host(cpus, weights) };
-    let topology = Topology::flat(&(0..cpus).collect::<CpuSet>());
+    start_with(host(cpus, weights))
+}
+
+fn start_with(text: String) -> (Run, Tenants) {
+    let source = Source { path: "rota.toml".into(), text };
+    let topology = Topology::flat(&CpuSet::default());
     let model: Model = parse(&[source], &topology).unwrap_or_else(|errors| panic!("{errors}"));
     let policy = Rota::new(&model).expect("a host");
     let observers = (Metrics::default(), Sanity::new(30_000 * MS));
@@ -283,5 +298,58 @@ fn threads_bound_to_cpus_are_served_there() {
         spawn(&mut run, &mut tenants, "one", 3);
         advance(&mut run, 100 * MS);
         assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
+    });
+}
+
+/// Threads wait in the line of the cache at which they were; the others' CPUs serve them as if all were one.
+#[test]
+fn several_lines_share_as_one() {
+    for (caches, cpus) in [(2, 2), (4, 4), (8, 2)] {
+        apart(|| {
+            let (mut run, mut tenants) = start_with(host_with_caches(caches, cpus, (200, 100)));
+            spawn(&mut run, &mut tenants, "other", caches * cpus);
+            advance(&mut run, 50 * MS);
+            spawn(&mut run, &mut tenants, "one", caches * cpus);
+            advance(&mut run, 100 * MS);
+            assert_ratio(received(&mut run, &tenants, 300 * MS), 2.0);
+            spawn(&mut run, &mut tenants, "other", 2 * caches * cpus + 1);
+            advance(&mut run, 100 * MS);
+            assert_ratio(received(&mut run, &tenants, 300 * MS), 2.0);
+        });
+    }
+}
+
+#[test]
+fn a_program_on_several_caches_gets_its_part_beside_hogs() {
+    for (caches, cpus, compute) in [(4, 3, "500us"), (2, 12, "2ms"), (4, 12, "10ms")] {
+        let program = format!("program = \"barrier\"\ncompute = \"{compute}\"");
+        let host = host_with_caches(caches, cpus, (100, 100));
+        let part = part_of_fair_on(&host, caches * cpus, &program, (100, 100));
+        println!("{caches} caches of {cpus} CPUs, {compute}: {part:.4}");
+        assert!((part - 1.0).abs() < 0.02, "{caches} caches of {cpus} CPUs, {compute}: {part}");
+    }
+}
+
+/// A tenant takes the CPUs of a cache for itself. Who waits in its line goes on where there is time.
+#[test]
+fn who_waits_in_a_line_without_cpus_is_served_elsewhere() {
+    apart(|| {
+        let owner = "[[tenant]]\nname = \"owner\"\nclass = \"reserved\"\nvcpus = 2\nshare = 0.98\n\
+                     latency = \"10ms\"\naffinity = \"0-1\"\n";
+        let (mut run, mut tenants) = start_with(host_with_caches(2, 2, (100, 100)) + owner);
+        let first = run.machine.tasks().count();
+        spawn(&mut run, &mut tenants, "one", 4);
+        spawn(&mut run, &mut tenants, "other", 4);
+        advance(&mut run, 100 * MS);
+        spawn(&mut run, &mut tenants, "owner", 2);
+        advance(&mut run, 10 * MS);
+        let used = |run: &Run| -> Vec<u64> {
+            run.machine.tasks().skip(first).take(8).map(|(_, task)| task.used_ns).collect()
+        };
+        let before = used(&run);
+        advance(&mut run, 400 * MS);
+        let received: Vec<u64> =
+            used(&run).iter().zip(before).map(|(after, before)| after - before).collect();
+        assert!(received.iter().all(|&ns| ns > 60 * MS), "of 800 ms: {received:?}");
     });
 }

@@ -98,6 +98,7 @@ pub fn capacity(model: &Model, nr_cpus: u32) -> rota_sched::Options {
     let queues = 2 * (vcpus + model.tenants.len() as u32) + 256;
     rota_sched::Options {
         nr_cpus,
+        topology: model.host.topology.clone(),
         housekeeping: model.host.housekeeping.clone(),
         queues,
         table_bytes: rota_sched::Options::TABLE_BYTES.max(1024 * queues),

@@ -12,7 +12,7 @@ mod tenants;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use rota_model::CpuSet;
+use rota_model::{CpuSet, Topology};
 use rota_sched::{Cause, Options, QueueAccount, Scheduler};
 
 use tenants::{Guest, Tenants};
@@ -38,6 +38,7 @@ fn main() -> Result<()> {
     let cpus: CpuSet = (0..nr_cpus).collect();
     let options = Options {
         nr_cpus,
+        topology: Topology::flat(&cpus),
         housekeeping: CpuSet::default(),
         queues: QUEUES,
         table_bytes: Options::TABLE_BYTES,

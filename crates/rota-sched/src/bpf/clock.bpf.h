@@ -47,13 +47,29 @@ static __always_inline void put_forward(u64 *clock, u64 at)
 		seen = __sync_val_compare_and_swap(clock, seen, at);
 }
 
-/* The system's virtual time came to `v`; what it was a while ago is remembered. */
-static __always_inline void advance(struct fair_domain *d, u64 v, u64 now)
+/* The system's virtual time: that of the domain in which it is furthest. */
+__noinline u64 fair_v(u32 domain)
+{
+	struct fair_domain *d = fair_domain(domain);
+	u64 v = d ? d->v : 0;
+	u32 i;
+
+	bpf_for (i, 0, settings.nr_domains) {
+		d = fair_domain(i);
+		if (d && vtime_before(v, d->v))
+			v = d->v;
+	}
+	return v;
+}
+
+/* A domain's virtual time came to `v`; what it was a while ago is remembered, and other domains are caught up with. */
+static __always_inline void advance(struct fair_domain *d, u32 domain, u64 v, u64 now)
 {
 	u64 since = d->remembered;
 
 	put_forward(&d->v, v);
 	if (now - since > ROTA_FAIR_CREDIT_NS && __sync_val_compare_and_swap(&d->remembered, since, now) == since) {
+		put_forward(&d->v, fair_v(domain));
 		d->v_before = d->v_since;
 		d->v_since = d->v;
 	}
@@ -80,10 +96,9 @@ __noinline int fair_joins(u32 cpu, u32 tenant)
 {
 	struct fair_ctx *f = fair_ctx(tenant);
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
 
-	if (f && d && is_shared_tenant(tenant_of(tenant)))
-		put_forward(&f->clock, d->v);
+	if (f && c && is_shared_tenant(tenant_of(tenant)))
+		put_forward(&f->clock, fair_v(c->domain));
 	return 0;
 }
 
@@ -134,7 +149,7 @@ static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 		return;
 	grain = weighted(tenant, ROTA_FAIR_GRAIN_NS);
 	if (vtime_before(d->v + grain, f->clock))
-		advance(d, f->clock, now);
+		advance(d, c->domain, f->clock, now);
 	other = cpu_ctx(d->ahead);
 	ahead = other && other->gives_way ? fair_ctx(other->served) : NULL;
 	if (!ahead || vtime_before(ahead->clock + grain, f->clock))

@@ -64,6 +64,7 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 		if (t) {
 			t->tag = f->clock;
 			t->in_line = IN_LINE(tenant_id, domain);
+			t->waits_since = bpf_ktime_get_ns();
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			if (scx_bpf_dsq_move_vtime(&it, p, DSQ_SHARED(domain), 0)) {
 				bpf_iter_scx_dsq_destroy(&it);
@@ -102,15 +103,16 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
 /*
  * Whether the first task of a line, or of those bound here, that may run here comes before what bounds this pick; if
  * so, it is what the pick is bound by from now on. Who has a tag that its tenant has left behind is sent to its place
- * first.
+ * first. Another domain's has to come by a minimum slice before, as its data are in that one's cache; if it has waited
+ * for a rotation already, as when its line's CPUs are all reserved, it comes before one that has about the same tag.
  */
-__noinline bool fair_comes(u32 cpu, u64 dsq)
+__noinline bool fair_comes(u32 cpu, u64 dsq, bool abroad)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u32 i, tenant = ROTA_NONE;
 	struct bpf_iter_scx_dsq it;
+	u64 tag = 0, margin = 0;
 	struct task_struct *p;
-	u64 tag = 0;
 
 	if (!c || scx_bpf_dsq_nr_queued(dsq) <= 0)
 		return false;
@@ -137,8 +139,13 @@ __noinline bool fair_comes(u32 cpu, u64 dsq)
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
 		if (tenant == ROTA_NONE || vtime_before(t->tag, tag)) {
+			struct rota_tenant *owner = tenant_of(t->m.tenant);
+
 			tenant = t->m.tenant;
 			tag = t->tag;
+			margin = !abroad || !owner			      ? 0
+				 : c->now - t->waits_since < ROTA_ROTATION_NS ? weighted(owner, ROTA_FAIR_SLICE_NS)
+									      : -weighted(owner, ROTA_FAIR_GRAIN_NS);
 		}
 		if (!stale)
 			break;
@@ -146,7 +153,7 @@ __noinline bool fair_comes(u32 cpu, u64 dsq)
 	bpf_iter_scx_dsq_destroy(&it);
 	if (tenant == ROTA_NONE)
 		return false;
-	if (tenant == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag, c->bound))
+	if (tenant == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag + margin, c->bound))
 		return false;
 	c->has_bound = true;
 	c->bound = tag;
@@ -175,14 +182,49 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 level, u64 until)
 	return serve(cpu, DSQ_SHARED(domain), level, until);
 }
 
+/* Whether anyone waits that this CPU could take. */
+__noinline bool fair_anyone(u32 cpu, u32 own)
+{
+	u32 domain;
+
+	if (scx_bpf_dsq_nr_queued(DSQ_SHARED(own)) > 0 || scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) > 0)
+		return true;
+	bpf_for (domain, 0, settings.nr_domains) {
+		if (scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0)
+			return true;
+	}
+	return false;
+}
+
 /* When this CPU decides anew if others wait: each CPU at a time of its own, so that they see what the others did. */
 static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u64 until)
 {
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
 
-	if (scx_bpf_dsq_nr_queued(DSQ_SHARED(c->domain)) <= 0 && scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) <= 0)
+	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
+
+	if (!prev_waits && !fair_anyone(cpu, c->domain))
 		return until;
 	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 2) * ROTA_FAIR_SLICE_NS + phase);
+}
+
+/* Takes from another domain's line: one is looked at, another each time; or all, if there is nothing at home. */
+__noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 i, looks;
+
+	if (!c)
+		return false;
+	looks = c->has_bound ? 1 : settings.nr_domains;
+	bpf_for (i, 0, looks) {
+		u32 domain = c->visits = (c->visits + 1) % (settings.nr_domains ?: 1);
+
+		if (domain != c->domain && fair_comes(cpu, DSQ_SHARED(domain), true) &&
+		    fair_take(cpu, domain, level, until))
+			return true;
+	}
+	return false;
 }
 
 /* The tenant that is furthest behind, or the present one if that is not ahead of it. */
@@ -197,9 +239,10 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	if (c->lasting != ROTA_NONE)
 		fair_promote(c->domain, c->lasting);
 	bound_by_prev(c);
-	bound = fair_comes(cpu, DSQ_BOUND(cpu));
-	line = fair_comes(cpu, DSQ_SHARED(c->domain));
-	if ((line && fair_take(cpu, c->domain, level, until)) || (bound && serve(cpu, DSQ_BOUND(cpu), level, until))) {
+	bound = fair_comes(cpu, DSQ_BOUND(cpu), false);
+	line = fair_comes(cpu, DSQ_SHARED(c->domain), false);
+	if ((settings.nr_domains > 1 && fair_migrate(cpu, level, until)) ||
+	    (line && fair_take(cpu, c->domain, level, until)) || (bound && serve(cpu, DSQ_BOUND(cpu), level, until))) {
 		c->until_ns = fair_until(c, cpu, until);
 		return true;
 	}
@@ -342,6 +385,7 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	if (__sync_val_compare_and_swap(&place->front, 0, 1))
 		return DSQ_QUEUE(tenant->first_queue);
 	t->in_line = IN_LINE(tenant_id, c->domain);
+	t->waits_since = bpf_ktime_get_ns();
 	return DSQ_SHARED(c->domain);
 }
 

@@ -387,6 +387,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	if (!c)
 		return -EINVAL;
 	c->number = cpu;
+	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
 	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->held = c->serving = ROTA_NONE;

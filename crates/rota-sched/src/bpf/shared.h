@@ -179,6 +179,7 @@ struct rota_settings {
 	__u32 nr_domains;
 	__u32 reserved;
 	__u64 housekeeping[ROTA_TABLE_CPUS_MAX / 64];
+	__u16 domain[ROTA_TABLE_CPUS_MAX]; /* of each CPU: which line of shared tenants it takes from first */
 };
 
 /* What loader and scheduler both touch while it runs. */

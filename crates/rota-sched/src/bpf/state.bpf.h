@@ -145,6 +145,7 @@ struct cpu_ctx {
 	u32 lasting; /* the one served last */
 	u64 served_since;
 	u32 sampled;
+	u32 visits; /* the domain looked at last */
 	struct fair_pending pending[FAIR_PENDING];
 	/* One run of dispatch: what a pick has to come before. */
 	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
@@ -183,9 +184,10 @@ struct task_ctx {
 	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */
 	u64 run_since;
 	u64 vtime;
-	u64 tag;     /* of its request, if its tenant is a shared one */
-	u64 finish;  /* of the last one */
-	u64 in_line; /* the line in which it is the front: see IN_LINE; 0: none */
+	u64 tag;	 /* of its request, if its tenant is a shared one */
+	u64 finish;	 /* of the last one */
+	u64 in_line;	 /* the line in which it is the front: see IN_LINE; 0: none */
+	u64 waits_since; /* as the front */
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");

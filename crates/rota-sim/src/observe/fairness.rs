@@ -27,6 +27,33 @@ use crate::observe::{Event, Observer};
 /// How fine normalised service is: in ns of a tenant of weight 100, over this.
 const TICKS: u128 = 1 << 20;
 
+/// How far a tenant may get ahead of another one over an interval at most: so often l / w of both together.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// The minimum slice l, in ns; what changing tasks costs is to be part of it.
+    pub slice_ns: u64,
+    /// How often, in parts per mille.
+    pub times: u64,
+}
+
+impl Bound {
+    /// The definition's, on so many CPUs.
+    pub fn of_definition(cpus: u32, slice_ns: u64) -> Bound {
+        Bound { slice_ns, times: 1_000 * u64::from(cpus + 1) }
+    }
+
+    /// The scheduler's, on so many CPUs with so many lines (docs/FAIRNESS.md).
+    pub fn of_lines(cpus: u32, lines: u32, slice_ns: u64) -> Bound {
+        let (cpus, abroad) = (u64::from(cpus), u64::from(lines > 1));
+        Bound { slice_ns, times: 1_000 * (2 * u64::from(lines) * cpus + 1 + abroad) + 250 * cpus }
+    }
+
+    fn of(&self, first: u32, second: u32) -> u128 {
+        let [first, second] = [first, second].map(|weight| normalised(self.slice_ns, weight));
+        u128::from(self.times) * (first + second) / 1_000
+    }
+}
+
 /// A tenant that is ahead of another one by more than the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unfair {
@@ -82,7 +109,7 @@ struct Pair {
 #[derive(Clone, Debug)]
 pub struct Fairness {
     cpus: u32,
-    slice_ns: u64,
+    bound: Bound,
     horizon_ns: u64,
     tenants: Vec<Tenant>,
     places: BTreeMap<UnitId, usize>,
@@ -97,12 +124,11 @@ fn normalised(ns: u64, weight: u32) -> u128 {
 }
 
 impl Fairness {
-    /// On so many CPUs, with this minimum slice (what changing tasks costs is to be part of it), where a tenant may be
-    /// owed its share of `horizon_ns`.
-    pub fn new(cpus: u32, slice_ns: u64, horizon_ns: u64) -> Fairness {
+    /// On so many CPUs, where a tenant may be owed its share of `horizon_ns`.
+    pub fn new(cpus: u32, bound: Bound, horizon_ns: u64) -> Fairness {
         Fairness {
             cpus,
-            slice_ns,
+            bound,
             horizon_ns,
             tenants: Vec::new(),
             places: BTreeMap::new(),
@@ -151,8 +177,7 @@ impl Fairness {
     }
 
     fn bound(&self, first: usize, second: usize) -> u128 {
-        let of = |place: usize| normalised(self.slice_ns, self.tenants[place].weight);
-        u128::from(self.cpus + 1) * (of(first) + of(second))
+        self.bound.of(self.tenants[first].weight, self.tenants[second].weight)
     }
 
     /// A share of the horizon, over its weight, is the same for all.

@@ -13,7 +13,7 @@ mod waits;
 use crate::ids::{CpuId, TaskId};
 use crate::machine::{Machine, Theft};
 pub use digest::Digest;
-pub use fairness::{Fairness, Lead, Unfair};
+pub use fairness::{Bound, Fairness, Lead, Unfair};
 pub use metrics::{Metrics, UnitMetrics};
 pub use promises::{Broken, How, Promise, Promises};
 pub use record::Recorder;

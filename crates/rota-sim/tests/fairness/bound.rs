@@ -22,13 +22,31 @@ fn the_definition_keeps_the_bound() {
     }
 }
 
+/// The scheduler's own form, by the bound that is derived for it.
+#[test]
+fn rota_keeps_its_bound() {
+    let mut worst = (0, 0);
+    for seed in 0..count(16) {
+        apart(|| {
+            let mut run = start(&draw(seed), "rota");
+            advance(&mut run, 400 * MS);
+            assert_eq!(run.observer.1.finish(&run.machine), [], "seed {seed}");
+            let unfair = run.observer.2.0.finish(&run.machine).to_vec();
+            let lead = run.observer.2.0.worst();
+            assert_eq!(unfair, [], "seed {seed}: {lead:?}");
+            worst = worst.max((lead.map_or(0, |lead| lead.of_bound), seed));
+        });
+    }
+    println!("at most {} parts per mille of the bound, with seed {}", worst.0, worst.1);
+}
+
 /// How many parts per mille of the bound a tenant gets ahead of another, where a program with a barrier is beside as
 /// many hogs as there are CPUs.
 fn worst(policy: &str) -> u64 {
     apart(|| {
         let barrier = "program = \"barrier\"\ncompute = { uniform = [\"400us\", \"600us\"] }";
         let tenant = |program: &str| Shared { weight: 100, threads: 12, program: program.to_owned() };
-        let scenario = scenario(12, 1, &[tenant(barrier), tenant("program = \"hog\"")]);
+        let scenario = scenario(12, 1, 1, &[tenant(barrier), tenant("program = \"hog\"")]);
         let mut run = start(&scenario, policy);
         advance(&mut run, 1_000 * MS);
         let unfair = !run.observer.2.0.finish(&run.machine).is_empty();

@@ -1,16 +1,20 @@
 //! Scenarios of shared tenants, by hand and by chance, under any policy.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use rota_model::Class;
 use rota_model::config::Source;
-use rota_sim::observe::{Fairness, Metrics, Sanity, Waits};
+use rota_sim::observe::{Bound, Fairness, Metrics, Sanity, Waits};
 use rota_sim::peers::mqfq::{HORIZON_NS, MIN_SLICE_NS};
 use rota_sim::policies::{self, Contender};
 use rota_sim::scenario::Scenario;
 use rota_sim::{Rng, Simulation, Tenants};
 
 pub const MS: u64 = 1_000_000;
+
+/// What a tenant may be owed by the scheduler: its share of so long (clock.bpf.h).
+const ROTA_HORIZON_NS: u64 = 200 * MS;
 
 /// A thread that waits longer is starved.
 const WATCHDOG_NS: u64 = 30_000 * MS;
@@ -24,9 +28,13 @@ pub struct Shared {
     pub program: String,
 }
 
-/// On so many CPUs, with these tenants, called `t0`, `t1` and so on.
-pub fn scenario(cpus: u32, seed: u64, tenants: &[Shared]) -> Scenario {
+/// On so many CPUs with so many caches, with these tenants, called `t0`, `t1` and so on.
+pub fn scenario(cpus: u32, caches: u32, seed: u64, tenants: &[Shared]) -> Scenario {
     let mut text = format!("seed = {seed}\n[host]\ncpus = \"0-{}\"\n", cpus - 1);
+    let part = cpus / caches;
+    let sets: Vec<_> = (0..caches).map(|cache| [cache * part, (cache + 1) * part - 1]).collect();
+    let sets: Vec<_> = sets.iter().map(|[first, last]| format!("\"{first}-{last}\"")).collect();
+    writeln!(text, "caches = [{}]", sets.join(", ")).expect("a string takes all");
     for (number, Shared { weight, threads, program }) in tenants.iter().enumerate() {
         let tenant = format!("[[tenant]]\nname = \"t{number}\"\nclass = \"shared\"\nweight = {weight}\n");
         let threads = if program.contains("pipeline") { threads.div_ceil(4) } else { *threads };
@@ -51,7 +59,13 @@ pub fn draw(seed: u64) -> Scenario {
     let mut rng = Rng::new(seed, 0);
     let cpus = [4, 4, 6, 8, 8, 12, 12, 16, 24, 48][rng.below(10) as usize];
     let tenants: Vec<Shared> = (0..rng.between(2, 5)).map(|_| shared(&mut rng, cpus)).collect();
-    scenario(cpus, seed, &tenants)
+    scenario(cpus, caches(seed, cpus), seed, &tenants)
+}
+
+/// One, two or four.
+fn caches(seed: u64, cpus: u32) -> u32 {
+    let drawn = [1, 1, 2, 4][Rng::new(seed, 1).below(4) as usize];
+    if cpus.is_multiple_of(drawn) { drawn } else { 1 }
 }
 
 fn shared(rng: &mut Rng, cpus: u32) -> Shared {
@@ -82,7 +96,12 @@ pub fn start(scenario: &Scenario, policy: &str) -> Run {
     let topology = scenario.model.host.topology.clone();
     let made = (entry.make)(&scenario.model).unwrap_or_else(|error| panic!("{policy}: {error:#}"));
     let cpus = topology.places.len() as u32;
-    let fairness = Fairness::new(cpus, MIN_SLICE_NS + scenario.costs.late_ns(), HORIZON_NS);
+    let slice_ns = MIN_SLICE_NS + scenario.costs.late_ns();
+    let caches: BTreeSet<u32> = topology.places.iter().map(|place| place.cache).collect();
+    let fairness = match policy {
+        "rota" => Fairness::new(cpus, Bound::of_lines(cpus, caches.len() as u32, slice_ns), ROTA_HORIZON_NS),
+        _ => Fairness::new(cpus, Bound::of_definition(cpus, slice_ns), HORIZON_NS),
+    };
     let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (fairness, Waits::default()));
     let mut run = Run::new(topology, scenario.costs.clone(), scenario.seed, 0, made, observers);
     let mut tenants = Tenants::new(&mut run.machine, &scenario.model);

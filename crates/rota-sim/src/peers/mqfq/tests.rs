@@ -4,7 +4,7 @@ use rota_model::{CpuSet, Topology};
 
 use super::{HORIZON_NS, MIN_SLICE_NS, Mqfq, tags::virtual_time};
 use crate::ids::{CpuId, TaskId, UnitId};
-use crate::observe::{Fairness, Metrics};
+use crate::observe::{Bound, Fairness, Metrics};
 use crate::programs::Hog;
 use crate::{Cgroup, CgroupId, Costs, Program, Script, Simulation, TaskSpec, Thread};
 
@@ -198,7 +198,7 @@ fn affinities_hold() {
 fn a_wrong_tag_breaks_the_bound() {
     for (extra_ns, fair) in [(0, true), (MS / 10, false)] {
         let topology = Topology::flat(&(0..4).collect::<CpuSet>());
-        let observer = Fairness::new(4, MIN_SLICE_NS + 1, HORIZON_NS);
+        let observer = Fairness::new(4, Bound::of_definition(4, MIN_SLICE_NS + 1), HORIZON_NS);
         let mut run = Simulation::new(topology, Costs::FREE, 1, 0, Mqfq::default(), observer);
         let tenants = [100, 100]
             .map(|weight| run.machine.cgroup_new(Cgroup { parent: Some(CgroupId::ROOT), weight, max: None }));
