@@ -7,8 +7,8 @@ use rota_model::{CpuSet, Topology};
 /// A line has a lock, and each CPU asks it once or twice in a millisecond while anyone waits.
 const CPUS_OF_A_LINE: usize = 32;
 
-/// The CPUs of each last-level cache, in equal parts of at most 32 CPUs if there are more, none of which divides a core.
-/// There is at least one domain.
+/// The CPUs of each last-level cache, in equal parts of at most 32 CPUs if there are more, none of which divides a
+/// core. There is at least one domain.
 pub(crate) fn domains(topology: &Topology) -> Vec<CpuSet> {
     let mut caches: BTreeMap<u32, BTreeMap<u32, Vec<u32>>> = BTreeMap::new();
     for place in &topology.places {

@@ -41,8 +41,8 @@ match = { cgroup = "t2" }
 
 /// The window cuts slots at either end.
 const CUT: f64 = 0.01;
-/// CPUs take turns to execute, each for half of the time to the next timer of any, and that is a tick of 4 ms at most: a
-/// slot begins and ends late by what is left of another CPU's turn, and if their turns fall together with the slots,
+/// CPUs take turns to execute, each for half of the time to the next timer of any, and that is a tick of 4 ms at most:
+/// a slot begins and ends late by what is left of another CPU's turn, and if their turns fall together with the slots,
 /// each of the fifty slots in a second does.
 const TURNS: f64 = 50.0 * 0.002;
 
