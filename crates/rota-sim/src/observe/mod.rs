@@ -2,6 +2,7 @@
 
 mod digest;
 mod fairness;
+mod lags;
 mod metrics;
 mod promises;
 mod record;
@@ -14,6 +15,7 @@ use crate::ids::{CpuId, TaskId};
 use crate::machine::{Machine, Theft};
 pub use digest::Digest;
 pub use fairness::{Bound, Fairness, Lead, Unfair};
+pub use lags::{Lag, Lags};
 pub use metrics::{Metrics, UnitMetrics};
 pub use promises::{Broken, How, Promise, Promises};
 pub use record::Recorder;

@@ -76,7 +76,7 @@ use crate::replay::Load;
 use crate::rng::Rng;
 
 pub use programs::Work;
-pub use run::{INTERVALS, Options, Outcome, Service, Session, TenantOutcome};
+pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome};
 
 /// What is simulated.
 #[derive(Debug)]

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use anyhow::{Result, bail, ensure};
-use rota_model::{Tenant, TenantId};
+use rota_model::{Class, Tenant, TenantId};
 
 use super::{Member, Scenario};
 use crate::apart;
 use crate::engine::Simulation;
 use crate::ids::{CpuId, TaskId};
 use crate::mask::CpuMask;
-use crate::observe::{Digest, Insane, Metrics, Recorder, Sanity, Trace, UnitMetrics};
+use crate::observe::{Digest, Insane, Lags, Metrics, Recorder, Sanity, Trace, UnitMetrics};
 use crate::policies::{Contender, Entry};
 use crate::replay::EARLY_NS;
 use crate::task::TaskSpec;
@@ -66,6 +66,19 @@ pub struct TenantOutcome {
     pub metrics: UnitMetrics,
     /// The same window in [`INTERVALS`] parts of the same length.
     pub service: Vec<Service>,
+    /// How far it was from what is fair, if it is one of several that share by weight.
+    pub deviation: Option<Deviation>,
+}
+
+/// How far a tenant is behind what is fair, or ahead: see [`Lags`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deviation {
+    /// At the end of each of [`INTERVALS`] parts of the window, in ns of CPU time; negative if it is ahead.
+    pub lag_ns: Vec<i64>,
+    /// The most that it was behind at any time.
+    pub behind_max_ns: u64,
+    /// The most that it was ahead.
+    pub ahead_max_ns: u64,
 }
 
 /// What a tenant got in a part of the window.
@@ -86,7 +99,7 @@ const SETTLE_MAX_NS: u64 = 60_000_000_000;
 /// As the kernel's watchdog for sched_ext at most.
 const WATCHDOG_NS: u64 = 30_000_000_000;
 
-type Seen = (Metrics, Sanity, (Digest, Option<Trace>, Option<Recorder>));
+type Seen = ((Metrics, Option<Lags>), Sanity, (Digest, Option<Trace>, Option<Recorder>));
 pub(super) type Run = Simulation<Box<dyn Contender>, Seen>;
 
 /// A scenario under a policy that has settled: what is simulated from here on is measured.
@@ -121,16 +134,21 @@ impl Scenario {
     pub fn start(&self, policy: &Entry, options: Options) -> Result<Session<'_>> {
         let seed = options.seed.unwrap_or(self.seed);
         let trace = options.trace.then(Trace::default);
-        let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (Digest::default(), trace, None));
+        let observers =
+            ((Metrics::default(), None), Sanity::new(WATCHDOG_NS), (Digest::default(), trace, None));
         let (topology, made) = (self.model.host.topology.clone(), (policy.make)(&self.model)?);
         let mut run = Run::new(topology, self.costs.clone(), seed, 0, made, observers);
         let mut tenants = self.homes(&mut run);
+        run.observer.0.1 = self.lags(&tenants);
         for home in tenants.homes() {
             run.act(|run| run.policy.appears(&mut run.machine, home));
         }
         let names = self.populate(&mut run, &mut tenants);
         self.settle(&mut run)?;
-        run.observer.0.begin(&mut run.machine);
+        run.observer.0.0.begin(&mut run.machine);
+        if let Some(lags) = &mut run.observer.0.1 {
+            lags.begin(&run.machine);
+        }
         let decisions = run.decisions();
         Ok(Session { scenario: self, policy: policy.name, run, tenants, names, decisions })
     }
@@ -143,6 +161,17 @@ impl Scenario {
             }
         }
         tenants
+    }
+
+    /// Watches the tenants that share by weight, if there are two.
+    fn lags(&self, tenants: &Tenants) -> Option<Lags> {
+        let cpus = self.model.host.tenant_cpus();
+        let mut lags = Lags::default();
+        for (home, weight) in sharers(tenants) {
+            let units = (0..=home.last_unit()).map(|index| home.unit(index));
+            lags.tenant(units, weight, home.tenant.vcpu_cpus(0, &cpus).len() as u32);
+        }
+        (sharers(tenants).count() > 1).then_some(lags)
     }
 
     /// Starts every thread, and returns their names.
@@ -230,16 +259,29 @@ impl Session<'_> {
 
     /// Simulates the scenario's duration, and says what came out.
     fn measure(mut self, progress: &(dyn Fn(u64) + Sync)) -> Result<Outcome> {
-        let (began_ns, window_ns) = (self.run.observer.0.began_ns(), u128::from(self.scenario.duration_ns));
+        let (began_ns, window_ns) = (self.run.observer.0.0.began_ns(), u128::from(self.scenario.duration_ns));
         let mut readings = vec![vec![Service::default(); self.tenants.homes().len()]];
+        let mut lags = BTreeMap::new();
         for part in 1..=INTERVALS {
             let done_ns = window_ns * u128::from(part) / u128::from(INTERVALS);
             self.run.run_until(began_ns + done_ns as u64);
             readings.push(read(&mut self.run, &self.tenants));
+            self.read_lags(&mut lags);
             progress(part);
         }
         self.is_fit()?;
-        Ok(self.outcome(&readings))
+        Ok(self.outcome(&readings, lags))
+    }
+
+    /// Adds where each tenant that shares by weight is now, by its name.
+    fn read_lags(&mut self, found: &mut BTreeMap<String, Deviation>) {
+        let Some(lags) = &mut self.run.observer.0.1 else { return };
+        for ((home, _), lag) in sharers(&self.tenants).zip(lags.so_far(&self.run.machine)) {
+            let of_tenant = found.entry(home.tenant.name.clone()).or_default();
+            of_tenant.lag_ns.push(lag.now_ns);
+            of_tenant.behind_max_ns = lag.behind_ns as u64;
+            of_tenant.ahead_max_ns = lag.ahead_ns as u64;
+        }
     }
 
     /// Whether the policy is still in charge.
@@ -250,19 +292,20 @@ impl Session<'_> {
         }
     }
 
-    fn outcome(self, readings: &[Vec<Service>]) -> Outcome {
+    fn outcome(self, readings: &[Vec<Service>], mut lags: BTreeMap<String, Deviation>) -> Outcome {
         let Session { scenario, mut run, tenants, names, decisions, .. } = self;
-        let metrics = run.observer.0.finish(&mut run.machine);
+        let metrics = run.observer.0.0.finish(&mut run.machine);
         let homes = tenants.homes().iter().enumerate();
         let outcomes = homes.map(|(place, home)| TenantOutcome {
             tenant: home.tenant.clone(),
             units: home.units().len() as u32,
             metrics: joined(home, &metrics),
             service: readings.windows(2).map(|pair| pair[1][place].since(pair[0][place])).collect(),
+            deviation: lags.remove(&home.tenant.name),
         });
         Outcome {
             seed: run.machine.seed,
-            began_ns: run.observer.0.began_ns(),
+            began_ns: run.observer.0.0.began_ns(),
             window_ns: scenario.duration_ns,
             cpus: scenario.model.host.cpus.len() as u32,
             tenants: outcomes.collect(),
@@ -293,9 +336,17 @@ impl Service {
     }
 }
 
+/// Those that share by weight, with their weights.
+fn sharers(tenants: &Tenants) -> impl Iterator<Item = (&Home, u32)> {
+    tenants.homes().iter().filter_map(|home| match home.tenant.class {
+        Class::Shared { weight } => Some((home, weight)),
+        Class::Reserved(_) | Class::Background => None,
+    })
+}
+
 /// What each tenant has got so far.
 fn read(run: &mut Run, tenants: &Tenants) -> Vec<Service> {
-    let units = run.observer.0.so_far(&mut run.machine);
+    let units = run.observer.0.0.so_far(&mut run.machine);
     let of_home = |home: &Home| {
         let read = home.units().into_iter().filter_map(|(unit, _)| units.get(unit.index()));
         read.fold(Service::default(), |sum, (received_ns, wanted_ns)| Service {

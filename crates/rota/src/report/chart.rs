@@ -84,7 +84,7 @@ fn decades(low: f64, high: f64, leads: &[f64]) -> impl Iterator<Item = f64> {
 }
 
 /// A round number of which `max` has between two and five.
-fn step(max: f64) -> f64 {
+pub fn step(max: f64) -> f64 {
     if max <= 0.0 {
         return 1.0;
     }

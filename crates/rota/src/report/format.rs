@@ -22,6 +22,16 @@ pub fn round_time(ns: u64) -> String {
     }
 }
 
+/// A time that may be negative, which somebody chose, e.g. `+20 ms`.
+pub fn signed_time(ns: f64) -> String {
+    let sign = match ns.round() {
+        ..0.0 => "\u{2212}",
+        0.0 => return "0".to_owned(),
+        _ => "+",
+    };
+    format!("{sign}{}", round_time(ns.abs().round() as u64))
+}
+
 /// A share of one CPU, e.g. `0.201`.
 pub fn share(fraction: f64) -> String {
     format!("{fraction:.3}")
@@ -74,5 +84,6 @@ mod tests {
             assert_eq!(time(ns), text);
         }
         assert_eq!([20_000_000, 250_000, 1_500_000].map(round_time), ["20 ms", "250 us", "1.5 ms"]);
+        assert_eq!([2e7, -1.5e6, 0.2].map(signed_time), ["+20 ms", "\u{2212}1.5 ms", "0"]);
     }
 }

@@ -85,6 +85,13 @@ const TABLES: &[(&str, &[Measure])] = &[
         ],
     ),
     (
+        "CPU time behind and ahead of a fair share",
+        &[
+            ("Most behind", |tenant, _| time(tenant.inside.as_ref()?.lag.as_ref()?.behind_max_ns)),
+            ("Most ahead", |tenant, _| time(tenant.inside.as_ref()?.lag.as_ref()?.ahead_max_ns)),
+        ],
+    ),
+    (
         "Answers of the servers",
         &[
             ("Median", |tenant, _| time(tenant.seen.requests.as_ref()?.p50_ns)),

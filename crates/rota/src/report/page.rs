@@ -8,7 +8,7 @@ use super::finding::{self, Summary, Verdict};
 use super::format;
 use super::measure::{CpuTime, Table, by_tenant, fairness, is_reserved, tables};
 use super::run::{Comparison, Contestant, Report, Run, Tenant};
-use super::series;
+use super::series::{self, Line, Picture, Range};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The report as a page.
@@ -28,6 +28,7 @@ pub fn render(report: &Report) -> String {
         (distribution(runs))
         (shares(runs))
         (fair(runs))
+        (lags(runs))
         (requests(runs))
         (wakeups(runs))
         (own_latencies(runs))
@@ -182,11 +183,17 @@ fn shares(runs: &[Run]) -> Markup {
 
 /// How fair it was over time, where a simulation has seen that.
 fn fair(runs: &[Run]) -> Markup {
-    let lines: Vec<(Contestant, Vec<Option<f64>>)> =
-        runs.iter().map(|run| (run.policy, fairness(run))).collect();
-    let window_ns = runs.iter().map(|run| run.window_ns).max().unwrap_or(0);
-    let Some(picture) = series::draw(&lines, window_ns) else {
+    let lines: Vec<Line> = runs.iter().map(|run| (run.policy, fairness(run))).collect();
+    let Some(legend) = series::legend(&lines) else {
         return html! {};
+    };
+    let picture = Picture {
+        lines: &lines,
+        range: &Range::PARTS,
+        tick: &|part| part.to_string(),
+        length_ns: length_ns(runs),
+        about: "How fair it was at each time",
+        height: 180,
     };
     html! {
         section {
@@ -194,7 +201,45 @@ fn fair(runs: &[Run]) -> Markup {
             p.words { "Jain's index of what the tenants of one class received for what they are entitled to, among \
                 those that wanted to run all the time: 1 where all had the same, 1/n where one of n had everything. \
                 Of the class with the smallest, in each hundredth of the time." }
-            (picture)
+            (legend)
+            (picture.draw())
+        }
+    }
+}
+
+/// How long one run was measured.
+fn length_ns(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| run.length_ns).max().unwrap_or(0)
+}
+
+/// How far each tenant that shares by weight was behind or ahead, where a simulation has seen that.
+fn lags(runs: &[Run]) -> Markup {
+    let lag = |tenant: &Tenant| tenant.inside.as_ref()?.lag.as_ref().map(|lag| lag.over_time_ns.clone());
+    let line = |(policy, tenant): &(Contestant, &Tenant)| {
+        (*policy, lag(tenant).into_iter().flatten().map(|ns| Some(ns as f64)).collect())
+    };
+    let tenants = by_tenant(runs, |tenant| lag(tenant).is_some());
+    let tenants: Vec<(&str, Vec<Line>)> =
+        tenants.into_iter().map(|(name, cells)| (name, cells.iter().map(line).collect())).collect();
+    let Some(legend) = tenants.first().and_then(|(_, lines)| series::legend(lines)) else {
+        return html! {};
+    };
+    let lines = || tenants.iter().flat_map(|(_, lines)| lines);
+    let range = Range::around(lines().flat_map(|(_, values)| values).flatten().copied());
+    let picture = |(name, lines): &(&str, Vec<Line>)| {
+        let about = &format!("How far {name} was behind at each time");
+        let (tick, length_ns) = (&format::signed_time, length_ns(runs));
+        Picture { lines, range: &range, tick, length_ns, about, height: 150 }.draw()
+    };
+    html! {
+        section {
+            h2 { "Behind and ahead of a fair share" }
+            p.words { "For each tenant without a reservation, how much more CPU time it would have had if what these \
+                tenants had together had been divided by weight at every moment, between those that had threads to \
+                use it. Above 0 it is owed that much, below 0 it is ahead. A tenant with nothing to run is owed \
+                nothing." }
+            (legend)
+            div.panels { @for tenant in &tenants { div { h3 { (tenant.0) } (picture(tenant)) } } }
         }
     }
 }

@@ -42,8 +42,10 @@ pub struct Run {
     pub policy: Contestant,
     /// How many CPUs there were.
     pub cpus: u32,
-    /// For how long it was measured.
+    /// For how long it was measured, in all if it ran several times.
     pub window_ns: u64,
+    /// For how long each time.
+    pub length_ns: u64,
     /// The longest that something below the scheduler, which no scheduler can give back, took at a time.
     pub taken_ns: u64,
     /// Time in the window in which CPUs were not idle, summed over CPUs.
@@ -112,6 +114,20 @@ pub struct Inside {
     pub units: u32,
     /// The window in parts of one length: CPU time received, and time in which it would have run or ran, in ns.
     pub service: Vec<(u64, u64)>,
+    /// How far it was from what is fair, if it is one of several that share by weight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lag: Option<Lag>,
+}
+
+/// CPU time by which a tenant is behind what is fair, in ns.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Lag {
+    /// At the end of each part of the window; negative if it is ahead.
+    pub over_time_ns: Vec<i64>,
+    /// The most that it was behind.
+    pub behind_max_ns: u64,
+    /// The most that it was ahead.
+    pub ahead_max_ns: u64,
 }
 
 /// Times of one kind.
@@ -197,6 +213,7 @@ impl From<&PolicyResult> for Run {
             policy: result.policy.into(),
             cpus: result.cpus,
             window_ns: result.window_ns,
+            length_ns: result.window_ns,
             taken_ns: result.control.iter().map(Control::longest_ns).max().unwrap_or(0),
             busy_ns: result.busy_ns,
             system_ns: result.system_ns,

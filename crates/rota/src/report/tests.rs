@@ -5,7 +5,7 @@ use rota_lab::scenario::result::{Blackouts, Clock, Control, Gaps, PolicyResult, 
 
 use super::finding::{Summary, Verdict, comparison, headline};
 use super::measure::fairness;
-use super::run::{Contestant, Inside, Report, Run, Times};
+use super::run::{Contestant, Inside, Lag, Report, Run, Times};
 
 const MS: u64 = 1_000_000;
 const WINDOW_NS: u64 = 30_000 * MS;
@@ -233,6 +233,26 @@ fn fairness_is_jains() {
     assert!((fair[0].unwrap() - 2.0 / 3.0).abs() < 1e-9 && fair[1] == Some(1.0), "{fair:?}");
     assert_eq!(fairness(&simulated(&[[1, 1]])), [None, None], "nobody to compare it with");
     assert!(fairness(&Run::from(&result(Policy::Rota, vec![]))).is_empty());
+}
+
+#[test]
+fn who_shares_by_weight_is_behind_or_ahead() {
+    let mut run = simulated(&[[5, 5], [5, 5], [5, 5]]);
+    for (number, tenant) in (0..2).zip(&mut run.tenants) {
+        tenant.seen.name = format!("sharer-{number}");
+        let lag =
+            Lag { over_time_ns: vec![3_000_000, -4_000_000], behind_max_ns: 7 * MS, ahead_max_ns: 9 * MS };
+        tenant.inside.as_mut().unwrap().lag = Some(lag);
+    }
+    let mut report = Report::of_lab(&[], None);
+    report.runs = vec![run];
+    let (page, text) = (super::render(&report), super::text(&report));
+    let panel = |name: &str| page.contains(&format!("<h3>{name}</h3>"));
+    assert_eq!(["sharer-0", "sharer-1", "a"].map(panel), [true, true, false]);
+    assert!(page.contains(">+3 ms<") && page.contains(">\u{2212}4 ms<"));
+    assert!(text.contains("7.00 ms") && text.contains("9.00 ms"), "{text}");
+    report.runs = vec![simulated(&[[5, 5]])];
+    assert!(!super::render(&report).contains("Behind and ahead"));
 }
 
 #[test]

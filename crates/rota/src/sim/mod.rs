@@ -7,12 +7,12 @@ use rota_lab::scenario::result::{Blackouts, TenantResult};
 use rota_model::{Class, Reservation};
 use rota_sim::observe::UnitMetrics;
 use rota_sim::policies::Entry;
-use rota_sim::scenario::{Outcome, Scenario, Service, TenantOutcome};
+use rota_sim::scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome};
 use serde::Serialize;
 
 pub use distance::Distance;
 
-use crate::report::{Contestant, Inside, Report, Run, Tenant, format};
+use crate::report::{Contestant, Inside, Lag, Report, Run, Tenant, format};
 
 /// One run, for programs.
 #[derive(Debug, Serialize)]
@@ -124,6 +124,7 @@ fn run(policy: Contestant, outcomes: &[&Outcome], taken_ns: u64) -> Run {
         policy,
         cpus: outcomes.first().map_or(0, |first| first.cpus),
         window_ns,
+        length_ns: outcomes.first().map_or(0, |first| first.window_ns),
         taken_ns,
         busy_ns: outcomes.iter().map(|outcome| outcome.received_ns).sum(),
         system_ns: outcomes.iter().map(|outcome| system_ns(outcome)).sum(),
@@ -140,7 +141,20 @@ fn join(same: &[&TenantOutcome]) -> TenantOutcome {
             mine.wanted_ns += theirs.wanted_ns;
         }
     }
+    let deviations: Vec<&Deviation> = same.iter().filter_map(|found| found.deviation.as_ref()).collect();
+    joined.deviation = mean(&deviations);
     joined
+}
+
+/// Of several runs: the mean at each time, and the most of any.
+fn mean(runs: &[&Deviation]) -> Option<Deviation> {
+    let parts = 0..runs.first()?.lag_ns.len();
+    let at = |part: usize| runs.iter().map(|run| run.lag_ns[part]).sum::<i64>() / runs.len() as i64;
+    Some(Deviation {
+        lag_ns: parts.map(at).collect(),
+        behind_max_ns: runs.iter().map(|run| run.behind_max_ns).max()?,
+        ahead_max_ns: runs.iter().map(|run| run.ahead_max_ns).max()?,
+    })
 }
 
 fn system_ns(outcome: &Outcome) -> u64 {
@@ -148,7 +162,7 @@ fn system_ns(outcome: &Outcome) -> u64 {
 }
 
 fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
-    let TenantOutcome { tenant, units, metrics, service } = found;
+    let TenantOutcome { tenant, units, metrics, service, deviation } = found;
     let reservation = tenant.reservation();
     let seen = TenantResult {
         name: tenant.name.clone(),
@@ -182,6 +196,11 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
             .iter()
             .map(|Service { received_ns, wanted_ns }| (*received_ns, *wanted_ns))
             .collect(),
+        lag: deviation.clone().map(|Deviation { lag_ns, behind_max_ns, ahead_max_ns }| Lag {
+            over_time_ns: lag_ns,
+            behind_max_ns,
+            ahead_max_ns,
+        }),
     };
     Tenant { seen, inside: Some(inside) }
 }
