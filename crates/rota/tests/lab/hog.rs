@@ -14,7 +14,22 @@ match = { cgroup = "web" }
 name = "batch"
 class = "background"
 match = { cgroup = "batch" }
+
+[[tenant]]
+name = "light"
+class = "shared"
+match = { cgroup = "light" }
+
+[[tenant]]
+name = "heavy"
+class = "shared"
+weight = 300
+match = { cgroup = "heavy" }
 "#;
+
+/// What one of the two shared tenants may be behind, in ns of CPU time: three quarters, by their weights, of how far
+/// apart their clocks may be on one CPU (docs/FAIRNESS.md).
+const LAG_MAX_NS: i64 = (3_000_000 + 125_000 * 4 / 3) * 3 / 4;
 
 #[test]
 #[ignore = "boots a guest"]
@@ -29,6 +44,10 @@ fn what_a_realtime_hog_takes_is_told() {
     assert!(hogged.lost_ns.higher_class >= 250_000_000, "{hogged:?}");
     assert_eq!(after.missed, hogged.missed);
     assert!(!results.logged("higher scheduling classes").is_empty());
+    let lag_ns = |name: &str| tenant(&results.status("before"), name).lag_ns;
+    assert_eq!(["web", "batch"].map(lag_ns), [None; 2]);
+    let (light, heavy) = (lag_ns("light").unwrap(), lag_ns("heavy").unwrap());
+    assert!((light + heavy).abs() <= 1 && light.abs() <= LAG_MAX_NS, "{light} {heavy}");
 }
 
 /// Four that want all they can get, so that a lost slot is a wait of nearly two periods.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # For a second a real-time program takes the CPU, slots and all.
 . /lab/lib.sh
-tenants web batch
+tenants web batch light heavy
 up
-busy batch
+for tenant in batch light heavy; do busy $tenant; done
 window 1 4
 probe web
 until_second $START
