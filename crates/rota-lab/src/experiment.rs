@@ -1,16 +1,17 @@
 //! A scenario in a guest: the guest is made, booted, and its results are brought back.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
-use crate::scenario::Scenario;
 use crate::scenario::result::PolicyResult;
+use crate::scenario::{Policy, Scenario};
 use crate::{Clock, Image, Kernel, Vm};
 
 /// What runs in every guest, beside the scenario's own programs: built with the command line.
-const OWN: [&str; 4] = ["rota", "rota-guest", "rota-probe", "rota-load"];
+const OWN: [&str; 5] = ["rota", "rota-guest", "rota-probe", "rota-load", "rota-parallel"];
 /// For a guest's start and end, and for each policy beside its control, warm-up and window.
 const OVERHEAD: Duration = Duration::from_secs(180);
 /// How much slower than its own clock a guest may run when it counts instructions.
@@ -38,23 +39,46 @@ impl Experiment {
     ///
     /// A program is not installed, the guest does not boot, or a run in it fails; the console's log is named then.
     pub fn run(&self, scenario: &Scenario, on_step: &mut dyn FnMut(&str)) -> Result<Vec<PolicyResult>> {
-        let image = self.image(scenario)?;
-        let mut vm = Vm::new(self.kernel.clone(), scenario.cpus);
+        let mut results = self.run_all(std::slice::from_ref(scenario), on_step)?;
+        results.pop().context("there is no scenario")
+    }
+
+    /// The same with several scenarios for equal machines, all in one guest; the results of each.
+    ///
+    /// # Errors
+    ///
+    /// See [`Experiment::run`], and if they are for different numbers of CPUs.
+    pub fn run_all(
+        &self,
+        scenarios: &[Scenario],
+        on_step: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Vec<PolicyResult>>> {
+        let cpus = scenarios.first().context("there is no scenario")?.cpus;
+        ensure!(
+            scenarios.iter().all(|scenario| scenario.cpus == cpus),
+            "the scenarios are for different machines"
+        );
+        let image = self.image(scenarios)?;
+        let mut vm = Vm::new(self.kernel.clone(), cpus);
         vm.memory_mib = self.memory_mib;
         vm.clock = self.clock;
-        on_step(&format!("booting {} with {} CPUs", self.kernel.version, scenario.cpus));
-        let policies: Vec<String> = scenario.policies.iter().map(ToString::to_string).collect();
+        on_step(&format!("booting {} with {cpus} CPUs", self.kernel.version));
         let mut listen = |line: &str| {
-            let mut tellers = policies.iter().map(String::as_str).chain(["lab"]);
+            let mut tellers = Policy::ALL.map(Policy::name).into_iter().chain(["lab"]);
             if tellers.any(|teller| line.strip_prefix(teller).is_some_and(|rest| rest.starts_with(": "))) {
                 on_step(line);
             }
         };
-        let outcome = vm.run(&image, self.limit(scenario), &mut listen)?.ok()?;
-        policies.iter().map(|policy| read_result(&outcome.results, policy)).collect()
+        let limit = OVERHEAD + scenarios.iter().map(|scenario| self.limit(scenario)).sum::<Duration>();
+        let outcome = vm.run(&image, limit, &mut listen)?.ok()?;
+        let results = |(index, scenario): (usize, &Scenario)| {
+            let policies = scenario.policies.iter();
+            policies.map(|policy| read_result(&outcome.results, &format!("{index}/{policy}.json"))).collect()
+        };
+        scenarios.iter().enumerate().map(results).collect()
     }
 
-    fn image(&self, scenario: &Scenario) -> Result<Image> {
+    fn image(&self, scenarios: &[Scenario]) -> Result<Image> {
         let mut image = Image::new(&self.kernel)?;
         for name in OWN {
             let program = self.programs.join(name);
@@ -62,30 +86,35 @@ impl Experiment {
                 || format!("{name} is not in {}: build the package rota-lab too", self.programs.display());
             image.program(&program, &format!("/usr/bin/{name}")).with_context(missing)?;
         }
-        for name in scenario.installed_programs() {
-            image.program_on_path(name).with_context(|| format!("{name} is needed by {}", scenario.name))?;
-        }
-        image.bytes("/lab/scenario.toml", 0o644, scenario.to_toml()?);
         let clock = self.clock.name();
-        let run = |policy: &_| {
-            format!("rota-guest --scenario /lab/scenario.toml --policy {policy} --clock {clock}\n")
-        };
-        let script: String = scenario.policies.iter().map(run).collect();
-        image.command(&format!("set -e\n{script}"));
+        let mut script = "set -e\n".to_owned();
+        for (index, scenario) in scenarios.iter().enumerate() {
+            for name in scenario.installed_programs() {
+                image
+                    .program_on_path(name)
+                    .with_context(|| format!("{name} is needed by {}", scenario.name))?;
+            }
+            let file = format!("/lab/{index}.toml");
+            image.bytes(&file, 0o644, scenario.to_toml()?);
+            for policy in &scenario.policies {
+                let from = format!("rota-guest --scenario {file} --policy {policy} --clock {clock}");
+                script += &format!("{from} --out /results/{index}\n");
+            }
+        }
+        image.command(&script);
         Ok(image)
     }
 
-    /// How long the whole may take.
+    /// How long its runs may take.
     fn limit(&self, scenario: &Scenario) -> Duration {
         let measured = Duration::from_nanos(scenario.control + scenario.warm_up + scenario.window);
         let slower = if self.clock == Clock::Instructions { SLOWEST } else { 1 };
-        OVERHEAD + (measured * slower + OVERHEAD) * scenario.policies.len() as u32
+        (measured * slower + OVERHEAD) * scenario.policies.len() as u32
     }
 }
 
-fn read_result(results: &std::collections::BTreeMap<String, Vec<u8>>, policy: &str) -> Result<PolicyResult> {
-    let name = format!("{policy}.json");
-    let Some(bytes) = results.get(&name) else { bail!("the guest left no {name}") };
+fn read_result(results: &BTreeMap<String, Vec<u8>>, name: &str) -> Result<PolicyResult> {
+    let bytes = results.get(name).with_context(|| format!("the guest left no {name}"))?;
     serde_json::from_slice(bytes).with_context(|| format!("reading {name}"))
 }
 

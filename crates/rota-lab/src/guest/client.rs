@@ -57,6 +57,11 @@ fn http_answer(received: &[u8]) -> Result<Option<(usize, bool)>> {
     Ok(whole.then_some((head + length, response.code == Some(200))))
 }
 
+/// The number that a Redis answer gives, of the counter that every request counts up.
+fn counter(answer: &[u8]) -> Option<u64> {
+    std::str::from_utf8(answer.strip_prefix(b":")?).ok()?.trim_end().parse().ok()
+}
+
 /// Requests and answers so far.
 struct Loop {
     protocol: Protocol,
@@ -66,6 +71,8 @@ struct Loop {
     waiting: VecDeque<u64>,
     unsent: VecDeque<u8>,
     received: Vec<u8>,
+    /// The counter in the window's first answer.
+    first_count: Option<u64>,
     requests: Requests,
 }
 
@@ -87,6 +94,7 @@ pub fn run(protocol: Protocol, port: u16, rate_hz: u32, window: Window) -> Resul
         waiting: VecDeque::new(),
         unsent: VecDeque::new(),
         received: Vec::new(),
+        first_count: None,
         requests: Requests { rate_hz, ..Requests::default() },
     };
     requests.run(1_000_000_000 / u64::from(rate_hz))?;
@@ -156,6 +164,10 @@ impl Loop {
         let now = now_ns();
         let mut taken = 0;
         while let Some((length, good)) = self.protocol.answer(&self.received[taken..])? {
+            let count = counter(&self.received[taken..taken + length]);
+            if let (Some(count), true) = (count, self.window.overlap_ns(now, now + 1) > 0) {
+                self.requests.counted = count - *self.first_count.get_or_insert(count);
+            }
             taken += length;
             let due_ns =
                 self.waiting.pop_front().context("the server has answered more than it was asked")?;
@@ -202,6 +214,7 @@ mod tests {
         assert_eq!(redis(":1\r\n:2\r\n"), Some((4, true)));
         assert_eq!(redis("-ERR x\r\n"), Some((8, false)));
         assert_eq!((redis(":1"), redis("")), (None, None));
+        assert_eq!((counter(b":17\r\n"), counter(b"-ERR x\r\n")), (Some(17), None));
         let http = |text: &str| Protocol::Http.answer(text.as_bytes()).unwrap();
         assert_eq!(http("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok+"), Some((40, true)));
         assert_eq!(http("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"), Some((38, false)));

@@ -8,6 +8,7 @@ pub mod clock;
 mod control;
 pub mod fifo;
 pub mod observer;
+pub mod parallel;
 pub mod probe;
 mod process;
 pub mod realtime;

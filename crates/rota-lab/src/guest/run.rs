@@ -93,7 +93,8 @@ impl Run<'_> {
         let mut programs = self.start_programs(&tenants)?;
         let window = Window::after(scenario.warm_up, scenario.window);
         observer.set_window(window)?;
-        let alarms = Alarms::set(&cpus, window);
+        // They are a thousand real-time tasks a second, which a program that is to be compared exactly does without.
+        let alarms = (scenario.control > 0).then(|| Alarms::set(&cpus, window));
         let mut reporters = self.start_reporters(&tenants, window)?;
 
         self.say(&format!("warm-up, {:.1} s", seconds(scenario.warm_up)));
@@ -113,7 +114,9 @@ impl Run<'_> {
         for (_, reporter) in &mut reporters {
             reporter.wait(LIMIT)?;
         }
-        alarms.finish(&mut control)?;
+        if let Some(alarms) = alarms {
+            alarms.finish(&mut control)?;
+        }
         let observation = observer.finish()?;
         let mut results = tenants.results(&start, &end, observation.tenants, policy);
         for (index, _) in &reporters {
@@ -209,6 +212,13 @@ impl Run<'_> {
         for (index, program) in self.scenario.programs.iter().enumerate() {
             let (mut command, cgroup) = match program {
                 Program::Probe { tenant } => (vec![own("rota-probe")], Some(tenants.cgroup(tenant)?)),
+                Program::Parallel { tenant, shape, threads, compute } => {
+                    let words =
+                        ["--threads".into(), threads.to_string(), "--compute-ns".into(), compute.to_string()];
+                    let mut command = vec![own("rota-parallel"), shape.name().into()];
+                    command.extend(words);
+                    (command, Some(tenants.cgroup(tenant)?))
+                }
                 Program::Client { protocol, port, rate_hz, .. } => {
                     let words = ["--port".into(), port.to_string(), "--rate-hz".into(), rate_hz.to_string()];
                     let mut command = vec![own("rota-load"), protocol.name().into()];
@@ -232,6 +242,7 @@ impl Run<'_> {
         let result = result.with_context(|| format!("there is no tenant {}", program.tenant()))?;
         match program {
             Program::Probe { .. } => result.probe = Some(self.report(index)?),
+            Program::Parallel { .. } => result.work = Some(self.report(index)?),
             Program::Client { .. } => result.requests = Some(self.report(index)?),
             Program::Load { .. } | Program::Server { .. } => {}
         }

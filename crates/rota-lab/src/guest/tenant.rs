@@ -6,7 +6,7 @@ use rota_model::{Class, Model, Tenant};
 use super::cgroup::Cgroup;
 use super::clock::now_ns;
 use super::observer::Observed;
-use crate::scenario::result::{Blackouts, TenantResult, Throttled};
+use crate::scenario::result::{Blackouts, Moves, TenantResult, Throttled};
 use crate::scenario::{Policy, Scenario, cgroup_of, observed};
 
 /// The tenants, each with its cgroup, in the configuration's order.
@@ -98,16 +98,14 @@ impl Tenants {
         &self,
         start: &Reading,
         end: &Reading,
-        blackouts: Vec<Blackouts>,
+        seen: Vec<(Blackouts, Moves)>,
         policy: Policy,
     ) -> Vec<TenantResult> {
         let elapsed_ns = end.at_ns - start.at_ns;
         let used = start.tenants.iter().zip(&end.tenants).map(|(start, end)| end.since(start));
-        let parts = self.tenants.iter().zip(used).zip(blackouts);
+        let parts = self.tenants.iter().zip(used).zip(seen);
         parts
-            .map(|(((tenant, _), used), blackouts)| {
-                tenant_result(tenant, used, blackouts, elapsed_ns, policy)
-            })
+            .map(|(((tenant, _), used), seen)| tenant_result(tenant, used, seen, elapsed_ns, policy))
             .collect()
     }
 }
@@ -128,7 +126,7 @@ impl Drop for Tenants {
 fn tenant_result(
     tenant: &Tenant,
     used: Usage,
-    blackouts: Blackouts,
+    (blackouts, moves): (Blackouts, Moves),
     elapsed_ns: u64,
     policy: Policy,
 ) -> TenantResult {
@@ -144,9 +142,11 @@ fn tenant_result(
         cpu_ns: used.cpu_ns,
         received_share: used.cpu_ns as f64 / (elapsed_ns as f64 * f64::from(tenant.vcpus)),
         blackouts,
+        moves,
         throttled: limited.then_some(used.throttled),
         probe: None,
         requests: None,
+        work: None,
     }
 }
 

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 
 pub use policy::Policy;
-pub use program::{Program, Protocol};
+pub use program::{Program, Protocol, Shape};
 pub use rota_model::histogram::{BUCKETS, Histogram};
 
 /// An experiment. In TOML the durations are strings with a unit, as in a configuration.
@@ -24,7 +24,7 @@ pub struct Scenario {
     pub name: String,
     /// CPUs of the guest that it is meant for.
     pub cpus: u32,
-    /// How long the control looks at each CPU before the programs start, in ns.
+    /// How long the control looks at each CPU before the programs start, in ns; 0: not then, nor while they run.
     #[serde(with = "duration")]
     pub control: u64,
     /// From the start of the last program to the window, in ns.

@@ -23,6 +23,33 @@ impl Protocol {
     }
 }
 
+/// What a parallel program's threads do between two pieces of computing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    /// All wait for each other at a pthread barrier.
+    Barrier,
+    /// The first computes a tenth of a piece alone while the others wait, then all a piece each: parallel loops, as
+    /// OpenMP runs them if its threads wait passively.
+    Loops,
+    /// Each is a stage that takes from the one before and gives to the one after; four pieces fit between two.
+    Pipeline,
+    /// Nothing: they never wait.
+    Hog,
+}
+
+impl Shape {
+    /// As the scenario and the program's command line write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Shape::Barrier => "barrier",
+            Shape::Loops => "loops",
+            Shape::Pipeline => "pipeline",
+            Shape::Hog => "hog",
+        }
+    }
+}
+
 /// One program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
@@ -48,6 +75,18 @@ pub enum Program {
         /// The tenant's name.
         tenant: String,
     },
+    /// This crate's parallel program, in the tenant.
+    Parallel {
+        /// The tenant's name.
+        tenant: String,
+        /// What its threads do.
+        shape: Shape,
+        /// How many there are.
+        threads: u32,
+        /// A piece, in instructions, one a ns; each is drawn from four to six fifths of it.
+        #[serde(with = "super::duration")]
+        compute: u64,
+    },
     /// This crate's open-loop client, outside of all tenants, at real-time priority.
     Client {
         /// The tenant whose server it asks.
@@ -68,6 +107,7 @@ impl Program {
             Program::Load { tenant, .. }
             | Program::Server { tenant, .. }
             | Program::Probe { tenant }
+            | Program::Parallel { tenant, .. }
             | Program::Client { tenant, .. } => tenant,
         }
     }
@@ -78,6 +118,7 @@ impl Program {
             Program::Load { .. } => "load",
             Program::Server { .. } => "server",
             Program::Probe { .. } => "probe",
+            Program::Parallel { .. } => "parallel",
             Program::Client { .. } => "client",
         }
     }
@@ -86,13 +127,13 @@ impl Program {
     pub fn command(&self) -> Option<&[String]> {
         match self {
             Program::Load { command, .. } | Program::Server { command, .. } => Some(command),
-            Program::Probe { .. } | Program::Client { .. } => None,
+            Program::Probe { .. } | Program::Parallel { .. } | Program::Client { .. } => None,
         }
     }
 
     /// Whether it has results of its own, and so ends by itself with the window.
     pub fn reports(&self) -> bool {
-        matches!(self, Program::Probe { .. } | Program::Client { .. })
+        self.command().is_none()
     }
 
     /// Checks what can be without starting it.
@@ -102,6 +143,11 @@ impl Program {
         }
         if let Program::Client { rate_hz, .. } = self {
             ensure!((1..=100_000).contains(rate_hz), "its rate_hz = {rate_hz} is not between 1 and 100000");
+        }
+        if let Program::Parallel { threads, compute, .. } = self {
+            ensure!((1..=1000).contains(threads), "its threads = {threads} are not between 1 and 1000");
+            let whole = (10_000..=1_000_000_000).contains(compute);
+            ensure!(whole, "its compute of {compute} ns is not between 10 us and 1 s");
         }
         Ok(())
     }

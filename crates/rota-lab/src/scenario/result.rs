@@ -132,6 +132,9 @@ pub struct TenantResult {
     pub received_share: f64,
     /// Blackouts of its cgroup, seen from outside by the observer.
     pub blackouts: Blackouts,
+    /// How its threads changed CPUs, seen in the same way.
+    #[serde(default)]
+    pub moves: Moves,
     /// What its quota did to it, under `max`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttled: Option<Throttled>,
@@ -141,6 +144,9 @@ pub struct TenantResult {
     /// The answers of its server, if it has a client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
+    /// What its own parallel program has done, if it runs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<Work>,
 }
 
 /// A tenant runnable or running for this part of the window wanted all that it could get.
@@ -181,6 +187,25 @@ pub struct Blackouts {
     pub histogram: Histogram,
 }
 
+/// How a cgroup's threads left CPUs and came to others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moves {
+    /// Times that a thread had to leave its CPU and would have gone on.
+    pub preempted: u64,
+    /// Times that a thread came to another CPU.
+    pub migrated: u64,
+}
+
+/// What a parallel program has done in the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// Times that all of it was done once: rounds, loops, or what came out of the pipeline; of hogs, pieces.
+    pub rounds: u64,
+    /// The longest that a thread took to compute one piece, in which it waits for nobody: beyond the piece's length it
+    /// waited for a CPU.
+    pub longest_ns: u64,
+}
+
 /// A quota's work, from cgroup v2's `cpu.stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttled {
@@ -210,6 +235,10 @@ pub struct Requests {
     pub p99_ns: u64,
     /// The longest. A request never answered counts as long as it was waited for, here and above.
     pub longest_ns: u64,
+    /// How far the counter went that Redis' requests count up, from the first answer in the window to the last: so much
+    /// was asked in all, by whomever.
+    #[serde(default)]
+    pub counted: u64,
     /// The longest that the client itself sent too late: what of the latencies is not the server's.
     pub sent_late_ns: u64,
     /// All latencies.

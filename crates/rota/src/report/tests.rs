@@ -1,7 +1,9 @@
 //! The page follows the data, whatever is missing from it.
 
 use rota_lab::scenario::Policy;
-use rota_lab::scenario::result::{Blackouts, Clock, Control, Gaps, PolicyResult, Requests, TenantResult};
+use rota_lab::scenario::result::{
+    Blackouts, Clock, Control, Gaps, Moves, PolicyResult, Requests, TenantResult,
+};
 
 use super::finding::{Summary, Verdict, comparison, headline};
 use super::measure::fairness;
@@ -22,9 +24,11 @@ fn tenant(name: &str, longest_ms: u64, received_share: f64) -> TenantResult {
         cpu_ns: (received_share * WINDOW_NS as f64) as u64,
         received_share,
         blackouts: Blackouts { longest_ns: longest_ms * MS, wanted_ns: WINDOW_NS, ..Blackouts::default() },
+        moves: Moves::default(),
         throttled: None,
         probe: None,
         requests: None,
+        work: None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! So one file describes what is run on a real kernel and on the model of it.
 
 use anyhow::{Context, Result, bail};
-use rota_lab::scenario::{Program, Scenario};
+use rota_lab::scenario::{Program, Scenario, Shape};
 
 /// Whether a text is a scenario of the lab's: these have `[[program]]`, the simulator's have `[[workload]]`.
 pub fn is_lab(text: &str) -> bool {
@@ -23,6 +23,7 @@ pub fn translated(lab: &Scenario) -> Result<String> {
             // Its client's requests are what it does.
             Program::Server { .. } => None,
             Program::Client { rate_hz, .. } => Some(server(*rate_hz)),
+            Program::Parallel { shape, threads, compute, .. } => Some(parallel(*shape, *threads, *compute)),
             Program::Load { command, .. } => Some(load(command)?),
         };
         if let Some(workload) = workload {
@@ -48,6 +49,24 @@ fn server(rate_hz: u32) -> String {
 /// Two processes that wait for each other.
 fn in_turn(pairs: u32) -> String {
     format!("program = \"pipeline\"\nthreads = {pairs}\ncompute = \"{TURN_NS}ns\"\n")
+}
+
+/// The lab's own parallel program.
+fn parallel(shape: Shape, threads: u32, compute_ns: u64) -> String {
+    let piece = format!("{{ uniform = [\"{}ns\", \"{}ns\"] }}", compute_ns * 4 / 5, compute_ns * 6 / 5);
+    match shape {
+        Shape::Barrier => format!("program = \"barrier\"\nthreads = {threads}\ncompute = {piece}\n"),
+        Shape::Loops => {
+            let alone = compute_ns / 10;
+            format!(
+                "program = \"fork-join\"\nthreads = {threads}\nparallel = {piece}\nsequential = \"{alone}ns\"\n"
+            )
+        }
+        Shape::Pipeline => {
+            format!("program = \"pipeline\"\nthreads = 1\nstages = {threads}\nroom = 4\ncompute = {piece}\n")
+        }
+        Shape::Hog => format!("program = \"hog\"\nthreads = {threads}\n"),
+    }
 }
 
 fn load(command: &[String]) -> Result<String> {

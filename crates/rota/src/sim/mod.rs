@@ -3,7 +3,7 @@
 mod distance;
 pub mod lab;
 
-use rota_lab::scenario::result::{Blackouts, TenantResult};
+use rota_lab::scenario::result::{Blackouts, Moves, TenantResult};
 use rota_model::{Class, Reservation};
 use rota_sim::observe::UnitMetrics;
 use rota_sim::policies::Entry;
@@ -174,9 +174,11 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
         cpu_ns: metrics.received_ns,
         received_share: metrics.received_ns as f64 / (f64::from(tenant.vcpus) * window_ns.max(1) as f64),
         blackouts: blackouts(metrics, reservation, *units),
+        moves: Moves { preempted: metrics.preemptions, migrated: metrics.migrations },
         throttled: None,
         probe: None,
         requests: None,
+        work: None,
     };
     let entitlement = match tenant.class {
         Class::Reserved(reservation) => reservation.share.fraction() * f64::from(tenant.vcpus),

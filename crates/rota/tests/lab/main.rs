@@ -16,4 +16,5 @@ mod hotplug;
 mod promises;
 mod replay;
 mod saturation;
+mod shares;
 mod stop;

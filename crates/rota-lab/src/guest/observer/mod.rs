@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder};
 
 use super::clock::Window;
-use crate::scenario::result::Blackouts;
+use crate::scenario::result::{Blackouts, Moves};
 use crate::scenario::{BUCKETS, Histogram};
 
 /// `observer.bpf.c`, compiled by the build script.
@@ -34,6 +34,8 @@ struct Record {
     beyond_bound: u64,
     total_ns: u64,
     wanted_ns: u64,
+    preempted: u64,
+    migrated: u64,
     histogram: [u64; BUCKETS],
 }
 
@@ -73,7 +75,7 @@ pub struct Observed {
 #[derive(Clone, Debug, Default)]
 pub struct Observation {
     /// Of each tenant, in the order of [`Observer::attach`].
-    pub tenants: Vec<Blackouts>,
+    pub tenants: Vec<(Blackouts, Moves)>,
     /// Time in which CPUs ran nothing, summed over CPUs.
     pub idle_ns: u64,
     /// Time in which CPUs ran threads of no tenant, summed over CPUs.
@@ -143,7 +145,9 @@ impl Observer {
         let window = Window { start_ns: settings.start_ns, end_ns: settings.end_ns };
         let mut observation = Observation::default();
         for index in (0u32..).take(self.observed) {
-            observation.tenants.push(seen(self.look_up("tenants", index)?, window));
+            let record: Record = self.look_up("tenants", index)?;
+            let moves = Moves { preempted: record.preempted, migrated: record.migrated };
+            observation.tenants.push((seen(record, window), moves));
         }
         let cpus = self.map("cpus")?.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
         for cpu in cpus {

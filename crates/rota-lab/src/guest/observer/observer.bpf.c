@@ -216,6 +216,12 @@ static __always_inline void run(__u64 runs, __u64 now)
 	cpu->runs = runs;
 }
 
+static __always_inline void count(__u64 *counter, __u64 now)
+{
+	if (in_window(now, now + 1))
+		__sync_fetch_and_add(counter, 1);
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int prev_state)
 {
@@ -228,7 +234,12 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	else
 		run(IDLE, now);
 	if (prev->pid) {
-		see(prev, preempted || !prev_state ? QUEUED : AWAY, now);
+		bool goes_on = preempted || !prev_state;
+		__u32 index = see(prev, goes_on ? QUEUED : AWAY, now);
+		struct tenant *tenant = bpf_map_lookup_elem(&tenants, &index);
+
+		if (tenant && goes_on)
+			count(&tenant->preempted, now);
 		if (!preempted && prev_state & TASK_DEAD) {
 			__u32 pid = prev->pid;
 
@@ -256,6 +267,17 @@ SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_wakeup_new, struct task_struct *task)
 {
 	return on_wake(task);
+}
+
+SEC("tp_btf/sched_migrate_task")
+int BPF_PROG(on_migrate, struct task_struct *task, int cpu)
+{
+	__u32 index = tenant_of(task);
+	struct tenant *tenant = bpf_map_lookup_elem(&tenants, &index);
+
+	if (tenant)
+		count(&tenant->migrated, bpf_ktime_get_ns());
+	return 0;
 }
 
 char _license[] SEC("license") = "GPL";

@@ -42,6 +42,8 @@ struct tenant {
 	__u64 beyond_bound;
 	__u64 total_ns;
 	__u64 wanted_ns;
+	__u64 preempted; /* times that one of its threads left a CPU and would have gone on */
+	__u64 migrated;	 /* times that one of its threads came to another CPU */
 	__u64 histogram[BUCKETS];
 };
 
@@ -61,6 +63,6 @@ struct observation {
 	__u64 unfollowed; /* sightings of threads that could not be followed because too many were */
 };
 
-_Static_assert(sizeof(struct tenant) == 80 + 8 * BUCKETS, "the reader's mirror has this size");
+_Static_assert(sizeof(struct tenant) == 96 + 8 * BUCKETS, "the reader's mirror has this size");
 
 #endif
