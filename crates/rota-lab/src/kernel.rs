@@ -5,9 +5,10 @@
 //! apart in `linux-binary-V`, `linux-modules-V` and `linux-base-V`, and a mirror may have dropped some of them.
 
 use crate::folder::lab_folder;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use nix::fcntl::{Flock, FlockArg};
 use std::cmp::Ordering;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,6 +46,7 @@ impl Kernel {
     /// also hears of downloads.
     pub fn fetch(request: &str, report: &mut dyn FnMut(&str)) -> Result<Kernel> {
         let store = lab_folder().join("kernels");
+        let _alone = alone_in(&store)?;
         let mut unpacked = releases_in(&store);
         unpacked.retain(|release| fits(release, request) && usable(release));
         if let Some(release) = unpacked.pop() {
@@ -144,6 +146,15 @@ fn usable(release: &str) -> bool {
         && !BROKEN.iter().any(|broken| numbers(broken) == numbers_of_release)
 }
 
+/// Waits until nobody else, a thread or a process, looks for a kernel: it may be the same, on its way.
+fn alone_in(store: &Path) -> Result<Flock<File>> {
+    fs::create_dir_all(store).with_context(|| format!("cannot create {}", store.display()))?;
+    let path = store.join(".lock");
+    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, error)| anyhow!("cannot lock {}: {error}", path.display()))
+}
+
 /// Downloads and unpacks `release` into `folder`, which appears only when it is complete.
 fn download(packages: &[String], release: &str, folder: &Path, report: &mut dyn FnMut(&str)) -> Result<()> {
     let listed = |part: &str| Some(format!("{part}{release}")).filter(|name| packages.contains(name));
@@ -155,14 +166,15 @@ fn download(packages: &[String], release: &str, folder: &Path, report: &mut dyn 
     };
     report(&format!("downloading kernel {release}"));
     let parent = folder.parent().context("a kernel's folder has a parent")?;
-    let partial = parent.join(format!(".{release}.{}", std::process::id()));
+    let partial = parent.join(format!(".{release}.part"));
+    // Who was ended while it downloaded may have left a part.
+    let _ = fs::remove_dir_all(&partial);
     fs::create_dir_all(&partial).with_context(|| format!("cannot create {}", partial.display()))?;
     let done = unpack(&wanted, release, &partial).and_then(|()| Ok(fs::rename(&partial, folder)?));
     if done.is_err() {
         let _ = fs::remove_dir_all(&partial);
     }
-    // Another process may have unpacked the same kernel meanwhile: its folder is as good.
-    if folder.join("vmlinux").is_file() { Ok(()) } else { done }
+    done
 }
 
 /// Fetches and unpacks `packages` into `folder`, and extracts the kernel's ELF image there.
