@@ -200,7 +200,6 @@ __noinline bool fair_anyone(u32 cpu, u32 own)
 static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u64 until)
 {
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
-
 	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
 
 	if (!prev_waits && !fair_anyone(cpu, c->domain))
