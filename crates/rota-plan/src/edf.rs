@@ -1,15 +1,12 @@
 //! Earliest deadline first on one CPU, simulated. Optimal there: if anything serves every piece in its windows, this
 //! does (Liu and Layland 1973; thesis section 5.2).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use crate::Slot;
 use crate::piece::Piece;
 
 /// A job that waits for its CPU: ordered by deadline, then by the piece's place in the list. The last is what is left
 /// of its budget.
-type Job = Reverse<(u64, u32, u64)>;
+type Job = (u64, u32, u64);
 
 /// More is due in this interval than it is long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,27 +65,23 @@ fn overload(pieces: &[Piece], length_ns: u64, missed: u64) -> Overload {
 /// Tells `serve` what runs when, with the job's deadline, until all is done or a deadline is missed: that one is the
 /// error.
 fn run(pieces: &[Piece], length_ns: u64, mut serve: impl FnMut(Slot, u64)) -> Result<(), u64> {
-    let mut releases: BinaryHeap<Reverse<(u64, u32)>> =
-        (0..).zip(pieces).map(|(place, piece)| Reverse((piece.offset, place))).collect();
-    let mut ready: BinaryHeap<Job> = BinaryHeap::with_capacity(pieces.len());
+    // What is next is last in both.
+    let mut releases: Vec<(u64, u32)> = Vec::with_capacity(pieces.len());
+    (0..).zip(pieces).for_each(|(place, piece)| insert(&mut releases, (piece.offset, place)));
+    let mut ready: Vec<Job> = Vec::with_capacity(pieces.len());
     let mut now = 0;
-    let mut running: Option<(u64, u32, u64)> = None;
+    let mut running: Option<Job> = None;
     while now < length_ns {
-        while let Some(mut release) = releases.peek_mut()
-            && release.0.0 <= now
-        {
-            let (at, place) = release.0;
+        while let Some((at, place)) = releases.pop_if(|release| release.0 <= now) {
             let piece = &pieces[place as usize];
-            release.0.0 = at + piece.period;
-            ready.push(Reverse((at + piece.deadline, place, piece.budget)));
+            insert(&mut releases, (at + piece.period, place));
+            insert(&mut ready, (at + piece.deadline, place, piece.budget));
         }
-        let next_release = releases.peek().map_or(length_ns, |&Reverse((at, _))| at.min(length_ns));
-        if let Some(Reverse(first)) = ready.peek()
-            && running.is_none_or(|job| first.0 < job.0)
+        let next_release = releases.last().map_or(length_ns, |&(at, _)| at.min(length_ns));
+        if let Some(first) = ready.pop_if(|first| running.is_none_or(|job| first.0 < job.0))
+            && let Some(preempted) = running.replace(first)
         {
-            let preempted = running.replace(*first);
-            ready.pop();
-            ready.extend(preempted.map(Reverse));
+            insert(&mut ready, preempted);
         }
         let Some((deadline, place, left)) = running else {
             now = next_release;
@@ -102,8 +95,14 @@ fn run(pieces: &[Piece], length_ns: u64, mut serve: impl FnMut(Slot, u64)) -> Re
         running = (end < now + left).then(|| (deadline, place, now + left - end));
         now = end;
     }
-    let late = running.into_iter().chain(ready.into_iter().map(|Reverse(job)| job));
+    let late = running.into_iter().chain(ready);
     late.map(|(deadline, ..)| deadline).min().map_or(Ok(()), Err)
+}
+
+/// Into a list in descending order. A CPU has few pieces, and most come next to the end, so that no heap is as quick.
+fn insert<T: Ord>(list: &mut Vec<T>, one: T) {
+    let place = list.iter().rposition(|other| *other > one).map_or(0, |before| before + 1);
+    list.insert(place, one);
 }
 
 /// The largest budget up to `most` that a fixed piece with this period and offset can have beside `pieces`, which are
