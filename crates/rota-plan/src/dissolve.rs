@@ -219,7 +219,7 @@ impl Line<'_> {
             return false;
         }
         // The last boundary is one with whom it has to end.
-        let mut open = self.mask(seeker.vcpu) & self.within(&window);
+        let mut open = self.mask(seeker.vcpu);
         if moves == 1 {
             open &= ends << 1 | ends >> 1;
         }
@@ -227,7 +227,7 @@ impl Line<'_> {
             let at = self.reach.start + open.trailing_zeros() as usize;
             open &= open - 1;
             let piece = self.pieces[at];
-            if piece.len_ns() == 0 {
+            if piece.len_ns() == 0 || !touches(&piece, &window) {
                 continue;
             }
             for side in [Side::Left, Side::Right] {
@@ -282,27 +282,16 @@ impl Line<'_> {
 
     /// The pieces of an account that can give away `amount` in its `window`, or get some where that is nothing.
     fn ends(&self, account: Account, window: &Range<u64>, amount: u64) -> u64 {
-        let mut ends = self.mask(account.vcpu) & self.within(window);
+        let mut ends = self.mask(account.vcpu);
         let mut open = ends;
         while open != 0 {
             let piece = &self.pieces[self.reach.start + open.trailing_zeros() as usize];
-            if piece.len_ns() == 0 || !self.may_lose(piece, amount) {
+            if piece.len_ns() == 0 || !touches(piece, window) || !self.may_lose(piece, amount) {
                 ends &= !(open & open.wrapping_neg());
             }
             open &= open - 1;
         }
         ends
-    }
-
-    /// The pieces that are in a window or touch it.
-    fn within(&self, window: &Range<u64>) -> u64 {
-        if window.end == u64::MAX {
-            return u64::MAX;
-        }
-        let pieces = &self.pieces[self.reach.clone()];
-        let first = pieces.partition_point(|piece| piece.end_ns < window.start);
-        let end = pieces.partition_point(|piece| piece.start_ns <= window.end);
-        (1 << end) - (1 << first)
     }
 
     /// Whether one of the vCPU's pieces is next to one of `others`.
@@ -382,6 +371,11 @@ impl Line<'_> {
         }
         self.pieces.partition_point(|piece| piece.end_ns <= now)
     }
+}
+
+/// Whether a piece is in a window or touches it.
+fn touches(piece: &Slot, window: &Range<u64>) -> bool {
+    window.start <= piece.end_ns && piece.start_ns <= window.end
 }
 
 fn opposite(side: Side) -> Side {
