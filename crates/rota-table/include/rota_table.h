@@ -15,6 +15,11 @@
  * The CPUs' runs of slots, slices and locals follow each other in CPU order and together make up their sections, and so
  * do the vCPUs' runs of homes in vCPU order.
  *
+ * The checksum is FNV-1a by words of 64 bits instead of bytes, the last one filled up with zeros, with the upper half
+ * of each product folded into the lower: c = 0xcbf29ce484222325, and for each word w in turn
+ * c = (c ^ w) * 0x100000001b3, c ^= c >> 32. It goes over all bytes with the fields checksum and generation taken as
+ * zero.
+ *
  * Look-up (after Tableau, thesis section 4.2.1): a CPU's slots repeat every length_ns from time zero of
  * CLOCK_MONOTONIC, so
  *
@@ -34,7 +39,7 @@
 #endif
 
 #define ROTA_TABLE_MAGIC      0x315442544154304fULL /* arbitrary; its bytes read "O0TATBT1" */
-#define ROTA_TABLE_VERSION    2
+#define ROTA_TABLE_VERSION    3
 #define ROTA_TABLE_ALIGN      64
 #define ROTA_TABLE_BYTES_MAX  (64U << 20)
 #define ROTA_TABLE_CPUS_MAX   4096
@@ -49,7 +54,7 @@ struct rota_table_header {
 	__u64 magic;
 	__u32 version;
 	__u32 bytes;	  /* of the whole table, this header included */
-	__u64 checksum;	  /* FNV-1a, 64 bits, over all bytes with this field and generation taken as zero */
+	__u64 checksum;	  /* see above */
 	__u64 generation; /* 0 until the table is installed */
 	__u32 length_ns;  /* a multiple of every CPU's length_ns, a divisor of ROTA_HYPERPERIOD_NS */
 	__u32 nr_cpus;	  /* the highest CPU number of the host + 1: cpus[n] is CPU n */

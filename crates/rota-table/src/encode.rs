@@ -282,7 +282,7 @@ impl Sections {
             bytes[offset..offset + section.len()].copy_from_slice(section);
         }
         // The checksum and generation fields are still 0, which is how the checksum takes them.
-        header.checksum = fnv1a(&bytes);
+        header.checksum = checksum(&bytes);
         bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
         Ok(bytes)
     }
@@ -347,9 +347,14 @@ fn slice_index(
 }
 
 /// The checksum of the format. The certifier has its own, on purpose.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+fn checksum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let mut last = [0; size_of::<u64>()];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = (!rest.is_empty()).then_some(&last);
+    words.iter().chain(last).fold(0xcbf2_9ce4_8422_2325, |hash, &word| {
+        let hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01b3);
+        hash ^ hash >> 32
     })
 }
 

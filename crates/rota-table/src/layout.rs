@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 /// First field of every table.
 pub const MAGIC: u64 = 0x3154_4254_4154_304f;
 /// The format's version.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Sections start at multiples of this many bytes.
 pub const ALIGN: u32 = 64;
 /// No table is larger, in bytes.

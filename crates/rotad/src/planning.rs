@@ -79,7 +79,7 @@ impl Proposer {
         let (model, plan) = (planner.model(), planner.plan());
         let ids: Vec<TenantId> = (0..).take(model.tenants.len()).collect();
         let bytes = encode(&source(&plan, &ids))?;
-        let table = certify(&bytes, &promises(model, &ids), host.costs)?;
+        let table = certify(bytes, &promises(model, &ids), host.costs)?;
         let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
         let (length_ns, vcpus, spares) = (plan.table_length_ns, plan.vcpus.len(), plan.spares);
         Ok(Proposal { table, length_ns, vcpus, cpus, spares, change })

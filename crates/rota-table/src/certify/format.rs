@@ -66,16 +66,24 @@ fn read_header(bytes: &[u8]) -> Result<Header, Violation> {
     Ok(header)
 }
 
-/// FNV-1a over the header, two fields of it blanked, and all that follows it.
+/// Over the header, two fields of it blanked, and all that follows it.
 fn checksum(bytes: &[u8], header: &Header) -> u64 {
     let blanked = Header { checksum: 0, generation: 0, ..*header };
     let mut hash: u64 = 14_695_981_039_346_656_037;
-    for byte in bytemuck::bytes_of(&blanked).iter().chain(&bytes[size_of::<Header>()..]) {
-        hash ^= u64::from(*byte);
+    let mut take = |word: [u8; 8]| {
+        hash ^= u64::from_le_bytes(word);
         hash = hash.wrapping_mul(1_099_511_628_211);
+        hash ^= hash >> 32;
+    };
+    bytemuck::bytes_of(&blanked).as_chunks().0.iter().for_each(|&word| take(word));
+    let (words, rest) = bytes[size_of::<Header>()..].as_chunks();
+    words.iter().for_each(|&word| take(word));
+    if !rest.is_empty() {
+        take(std::array::from_fn(|at| rest.get(at).copied().unwrap_or(0)));
     }
     hash
 }
+const _: () = assert!(size_of::<Header>().is_multiple_of(size_of::<u64>()));
 
 /// Walks over the sections in the order in which they must lie.
 struct Sections<'a> {

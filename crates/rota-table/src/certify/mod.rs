@@ -10,6 +10,7 @@ mod records;
 mod service;
 mod violation;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use rota_model::{Costs, CpuSet, Reservation, TenantId};
@@ -65,7 +66,8 @@ impl Certified {
     }
 }
 
-/// Checks that `bytes` are a sound table which keeps exactly these promises, net of these costs.
+/// Checks that `bytes` are a sound table which keeps exactly these promises, net of these costs. Bytes that are handed
+/// over are not copied.
 ///
 /// It is given nothing else, shares no code with the encoder or the planner, and takes any bytes for hostile. A table
 /// passes if
@@ -98,12 +100,21 @@ impl Certified {
 /// # Errors
 ///
 /// The first rule found broken, with place and extent.
-pub fn certify(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<Certified, Violation> {
+pub fn certify<'a>(
+    bytes: impl Into<Cow<'a, [u8]>>,
+    promises: &[Promise],
+    costs: Costs,
+) -> Result<Certified, Violation> {
+    let bytes = bytes.into();
+    check(&bytes, promises, costs)?;
+    Ok(Certified { bytes: bytes.into_owned() })
+}
+
+fn check(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), Violation> {
     let table = Table::read(bytes)?;
     let slots = cpus::check(&table, costs.switch_ns)?;
     homes::check(&table, &slots)?;
     let promise_of = records::check(&table, promises)?;
     service::check(&table, &slots, &promise_of, costs.migration_ns)?;
-    cores::check(&table, &slots, &promise_of)?;
-    Ok(Certified { bytes: bytes.to_vec() })
+    cores::check(&table, &slots, &promise_of)
 }

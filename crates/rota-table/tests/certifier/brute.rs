@@ -95,7 +95,7 @@ pub fn run(bytes: &[u8], costs: Costs) -> Result<Vec<Timeline>, String> {
 pub fn judge(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), String> {
     let raw = Raw(bytes);
     ensure(raw.u64(0)? == u64::from_le_bytes(*b"O0TATBT1"), || "magic".into())?;
-    ensure(raw.u32(8)? == 2 && raw.u32(12)? == bytes.len() as u64, || "version or size".into())?;
+    ensure(raw.u32(8)? == 3 && raw.u32(12)? == bytes.len() as u64, || "version or size".into())?;
     ensure(raw.u64(16)? == checksum(bytes), || "checksum".into())?;
     raw.zero(84, 128)?;
     judge_padding(&raw)?;

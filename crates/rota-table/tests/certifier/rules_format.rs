@@ -38,7 +38,7 @@ fn size() {
         let mut bytes = idle(1).bytes();
         bytes.resize(size as usize, 0);
         put(&mut bytes, offset_of!(Header, bytes), size);
-        certify(&signed(bytes), &[], Costs::default()).map(|_| ())
+        certify(signed(bytes), &[], Costs::default()).map(|_| ())
     };
     assert_eq!(of_size(BYTES_MAX), Ok(()));
     assert_eq!(of_size(BYTES_MAX + 1), Err(Violation::TooLong { bytes: BYTES_MAX as usize + 1 }));
@@ -69,7 +69,7 @@ fn number_of_cpus() {
     let none = broken_parts(&idle(1), |parts| parts.cpus.clear());
     assert_eq!(none, Violation::NrCpus { count: 0 });
     let made = idle(CPUS_MAX);
-    assert!(certify(&made.bytes(), &[], Costs::default()).is_ok());
+    assert!(certify(made.bytes(), &[], Costs::default()).is_ok());
     let many = broken_parts(&made, |parts| parts.cpus.push(parts.cpus[0]));
     assert_eq!(many, Violation::NrCpus { count: CPUS_MAX + 1 });
 }
@@ -80,7 +80,7 @@ fn sections() {
     // An empty section may lie anywhere after its predecessors.
     let mut bytes = idle(1).bytes();
     put(&mut bytes, at, 192);
-    assert!(certify(&signed(bytes), &[], Costs::default()).is_ok());
+    assert!(certify(signed(bytes), &[], Costs::default()).is_ok());
 
     let odd = broken_bytes(&idle(1), |bytes| {
         bytes.extend([0; 4]);

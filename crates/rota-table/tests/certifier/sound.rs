@@ -18,7 +18,7 @@ fn the_table_made_by_hand_passes() {
 #[test]
 fn a_table_without_tenants_passes() {
     let made = Made::new(HYPERPERIOD_NS, vec![cpu(3, 0, &[])], &[]);
-    let certified = certify(&made.bytes(), &[], Costs::default()).unwrap();
+    let certified = certify(made.bytes(), &[], Costs::default()).unwrap();
     assert_eq!(certified.view().header().nr_cpus, 4);
     let idle = Owner { vcpu: None, until_ns: u64::from(HYPERPERIOD_NS) };
     assert_eq!(certified.view().lookup(3, 5), Some(idle));
