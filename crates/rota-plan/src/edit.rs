@@ -308,7 +308,7 @@ impl<'a> Edit<'a> {
             let mut carried = Carried { cpus: carried.cpus.clone(), members, timetable: None };
             if !carried.members.is_empty() && !carried.is_whole() {
                 let tasks = carried.members.iter().map(|member| member.task).collect();
-                let made = self.ground.known.timetable(tasks, None).ok();
+                let made = self.ground.known.timetable((tasks, None)).ok();
                 carried.timetable = made.filter(|timetable| timetable.is_storable());
                 if carried.timetable.is_none() {
                     if carried.members.iter().any(|member| newcomers.contains(&member.owner)) {

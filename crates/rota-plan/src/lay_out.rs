@@ -10,7 +10,7 @@ use crate::divide::{Division, Group};
 use crate::exclusive;
 use crate::flow::{Part, assign};
 use crate::infeasible::{Figures, Infeasible};
-use crate::known::{Known, slot_min_ns};
+use crate::known::{Known, Work, slot_min_ns};
 use crate::partition::{Item, Order, partition};
 use crate::period::{CANDIDATES, Choice, HYPERPERIOD_NS, Task, Unkept, task};
 use crate::reason::{Journal, Periods};
@@ -267,18 +267,21 @@ impl Wanted<'_> {
         groups: Vec<Group>,
         known: &mut Known,
     ) -> Result<Layout, Overloads> {
-        let mut layout = Layout { tasks, groups: Vec::with_capacity(groups.len()) };
+        let is_whole =
+            |&vcpu: &u32| self.wholes.binary_search_by_key(&(vcpu as usize), |&(whole, _)| whole).is_ok();
+        let has_timetable = |group: &Group| group.vcpus.first().is_some_and(|vcpu| !is_whole(vcpu));
+        let work = |group: &Group| -> Work {
+            let carried = group.vcpus.iter().map(|&vcpu| tasks[vcpu as usize]);
+            (carried.collect(), group.joint.clone())
+        };
+        let works: Vec<Work> = groups.iter().filter(|group| has_timetable(group)).map(work).collect();
+        known.prepare(&works);
+        let mut made = works.into_iter().map(|work| known.timetable(work));
+        let mut layout = Layout { groups: Vec::with_capacity(groups.len()), tasks };
         let mut overloads = Overloads::new();
         for group in groups {
-            let is_whole =
-                |&vcpu: &u32| self.wholes.binary_search_by_key(&(vcpu as usize), |&(whole, _)| whole).is_ok();
-            if group.vcpus.first().is_none_or(is_whole) {
-                layout.groups.push((group, None));
-                continue;
-            }
-            let carried: Vec<Task> = group.vcpus.iter().map(|&vcpu| layout.tasks[vcpu as usize]).collect();
-            match known.timetable(carried, group.joint.clone()) {
-                Ok(timetable) => layout.groups.push((group, Some(timetable))),
+            match has_timetable(&group).then(|| made.next()).flatten().transpose() {
+                Ok(timetable) => layout.groups.push((group, timetable)),
                 Err(tasks) => overloads.push((group, tasks)),
             }
         }

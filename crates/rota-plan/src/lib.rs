@@ -19,10 +19,12 @@
 //!
 //! `reason` keeps what was decided and why, if that is asked for: [`explain`].
 //!
-//! `single` makes the timetable of one CPU, `joint` that of CPUs with vCPUs in common, `plan` runs all.
+//! `single` makes the timetable of one CPU, `joint` that of CPUs with vCPUs in common, `known` makes many at once in
+//! threads, `plan` runs all.
 //!
-//! **Invariant:** no I/O, no clock, no floating point: the same model gives the same plan everywhere. What comes out
-//! is a proposal; whether it keeps its promises is for the certifier to say, which shares no code with this crate.
+//! **Invariant:** no I/O, no clock, no floating point: the same model gives the same plan everywhere, in however many
+//! threads. What comes out is a proposal; whether it keeps its promises is for the certifier to say, which shares no
+//! code with this crate.
 
 mod cluster;
 mod demand;
