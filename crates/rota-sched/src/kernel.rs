@@ -91,10 +91,16 @@ impl Settings {
             reserved: 0,
             housekeeping: [0; _],
             domain: [0; _],
+            sibling: std::array::from_fn(|cpu| cpu as u16),
         };
         for (number, cpus) in (0..).zip(&domains) {
             for cpu in cpus.iter().filter(|cpu| *cpu < options.nr_cpus) {
                 settings.domain[cpu as usize] = number;
+            }
+        }
+        for core in options.topology.siblings() {
+            for (cpu, sibling) in core.iter().zip(core.iter().skip(1).chain(core.first())) {
+                settings.sibling[cpu as usize] = sibling as u16;
             }
         }
         for cpu in options.housekeeping.iter() {

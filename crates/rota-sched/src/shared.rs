@@ -132,6 +132,7 @@ structures! {
         reserved: u32,
         housekeeping: [u64; CPUS_MAX / 64],
         domain: [u16; CPUS_MAX],
+        sibling: [u16; CPUS_MAX],
     }
     TableRef = "rota_table_ref" {
         from_ns: u64,

@@ -187,7 +187,7 @@ fn a_thousand_threads_weigh_as_much_as_four() {
         advance(&mut run, 100 * MS);
         assert_ratio(received(&mut run, &tenants, 1_000 * MS), 1.0);
         let used = |run: &Run| run.machine.tasks().filter(|(_, task)| task.used_ns > 0).count();
-        advance(&mut run, 1_000 * MS);
+        advance(&mut run, 1_200 * MS);
         assert_eq!(used(&run), 3_004, "each thread has its turn");
     });
 }
@@ -351,5 +351,42 @@ fn who_waits_in_a_line_without_cpus_is_served_elsewhere() {
         let received: Vec<u64> =
             used(&run).iter().zip(before).map(|(after, before)| after - before).collect();
         assert!(received.iter().all(|&ns| ns > 60 * MS), "of 800 ms: {received:?}");
+    });
+}
+
+/// Three threads that compute and sleep on four CPUs: each wakes where its data are, as that CPU idles.
+#[test]
+fn who_wakes_on_an_idle_host_stays_on_its_cpu() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 100));
+        for number in 0..3 {
+            let spec = tenants.thread("one", Periodic::new(300 * US, (700 + 10 * number) * US));
+            run.spawn(spec);
+        }
+        advance(&mut run, 100 * MS);
+        run.observer.0.begin(&mut run.machine);
+        advance(&mut run, 1_000 * MS);
+        let units = run.observer.0.finish(&mut run.machine);
+        let one = &units[tenants.home("one").first_unit.index()];
+        assert!(one.dispatches > 2_500 && one.migrations < 10, "{} of {}", one.migrations, one.dispatches);
+    });
+}
+
+/// A core that idles is better than the CPU where it was, if that one's sibling computes.
+#[test]
+fn who_wakes_goes_to_an_idle_core() {
+    apart(|| {
+        let siblings = "[host]\nsiblings = [\"0-1\", \"2-3\"]";
+        let (mut run, mut tenants) = start_with(host(4, (100, 100)).replace("[host]", siblings));
+        for (cpu, for_ms) in [(0, 10_000), (2, 50), (3, 50)] {
+            let spec = on(4, [cpu], tenants.thread("other", Periodic::new(for_ms * MS, 10_000 * MS)));
+            run.spawn(spec);
+        }
+        let sleeper = tenants.thread("one", Periodic::new(300 * US, 700 * US));
+        let sleeper = run.spawn(sleeper);
+        advance(&mut run, 40 * MS);
+        assert_eq!(run.machine.task(sleeper).cpu, CpuId(1), "no other one idles");
+        advance(&mut run, 30 * MS);
+        assert!(run.machine.task(sleeper).cpu.0 >= 2, "it is beside a thread that computes");
     });
 }

@@ -180,6 +180,7 @@ enum scx_task_flags {
 #define SCX_ENQ_LAST		       (1ULL << 41)
 #define SCX_KICK_IDLE		       1ULL
 #define SCX_KICK_PREEMPT	       2ULL
+#define SCX_PICK_IDLE_CORE	       1ULL
 #define SCX_OPS_KEEP_BUILTIN_IDLE      1ULL
 #define SCX_OPS_ENQ_LAST	       2ULL
 #define SCX_OPS_ENQ_EXITING	       4ULL
@@ -190,6 +191,7 @@ s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_pick_idle_cpu(const cpumask_t *allowed, u64 flags) __ksym;
+bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 data__sz) __ksym;
 struct bpf_cpumask *bpf_cpumask_create(void) __ksym;

@@ -388,6 +388,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 		return -EINVAL;
 	c->number = cpu;
 	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
+	c->sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
 	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
 	c->held = c->serving = ROTA_NONE;

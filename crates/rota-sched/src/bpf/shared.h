@@ -179,7 +179,8 @@ struct rota_settings {
 	__u32 nr_domains;
 	__u32 reserved;
 	__u64 housekeeping[ROTA_TABLE_CPUS_MAX / 64];
-	__u16 domain[ROTA_TABLE_CPUS_MAX]; /* of each CPU: which line of shared tenants it takes from first */
+	__u16 domain[ROTA_TABLE_CPUS_MAX];  /* of each CPU: which line of shared tenants it takes from first */
+	__u16 sibling[ROTA_TABLE_CPUS_MAX]; /* of each CPU: another one of its core; itself if there is none */
 };
 
 /* What loader and scheduler both touch while it runs. */

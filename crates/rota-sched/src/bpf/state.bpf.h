@@ -140,7 +140,8 @@ struct cpu_ctx {
 	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
 	u32 number;
 	u32 domain;
-	u32 served; /* the shared tenant; ROTA_NONE: none */
+	u32 sibling; /* another CPU of its core; itself if there is none */
+	u32 served;  /* the shared tenant; ROTA_NONE: none */
 	u32 gives_way;
 	u32 lasting; /* the one served last */
 	u64 served_since;

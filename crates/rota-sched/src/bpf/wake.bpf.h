@@ -21,28 +21,64 @@ static __always_inline u32 picked_cpu(s32 cpu, bool is_used)
 	return is_used ? cpu : ROTA_NONE;
 }
 
-/* An idle CPU of `mask`, or ROTA_NONE. */
-static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask *mask)
+/* Whether the CPU's sibling idles, if it has one. */
+static __always_inline bool sibling_idles(u32 cpu)
 {
+	struct cpu_ctx *c = cpu_ctx(cpu), *sibling = c ? cpu_ctx(c->sibling) : NULL;
+
+	return !sibling || sibling == c || sibling->level == ROTA_LEVEL_IDLE;
+}
+
+/*
+ * An idle CPU of `mask` or less than 0: the task's own, if that is one of them, as its data are there; but a core that
+ * idles comes before a CPU whose sibling is busy.
+ */
+static __always_inline s32 idle_cpu(const struct cpumask *mask, u32 own, bool own_fits)
+{
+	s32 cpu = -1;
+
+	if (own_fits && !sibling_idles(own))
+		cpu = scx_bpf_pick_idle_cpu(mask, SCX_PICK_IDLE_CORE);
+	if (cpu < 0 && own_fits && scx_bpf_test_and_clear_cpu_idle(own))
+		return own;
+	return cpu < 0 ? scx_bpf_pick_idle_cpu(mask, 0) : cpu;
+}
+
+/* An idle CPU on which the system's task may run, or ROTA_NONE. */
+static __always_inline u32 idle_housekeeping_cpu(struct task_struct *p)
+{
+	u32 own = scx_bpf_task_cpu(p);
+	bool own_fits = is_housekeeping(own) && may_run_on(p, own);
+	struct bpf_cpumask *mask = housekeeping_mask;
 	s32 cpu;
 
 	if (!mask)
 		return ROTA_NONE;
-	cpu = scx_bpf_pick_idle_cpu((const struct cpumask *)mask, 0);
+	cpu = idle_cpu((const struct cpumask *)mask, own, own_fits);
 	return picked_cpu(cpu, cpu >= 0 && may_run_on(p, cpu));
 }
 
 /* An idle CPU on which a shared tenant's task may run, or ROTA_NONE. */
 static __always_inline u32 idle_open_cpu(struct task_struct *p)
 {
+	u32 own = scx_bpf_task_cpu(p);
+	struct bpf_cpumask *mask;
 	struct cpu_ctx *c;
+	bool own_fits;
 	s32 cpu;
 
 	if (is_held(p))
 		return ROTA_NONE;
-	if (p->nr_cpus_allowed >= nr_host_cpus)
-		return idle_cpu_of(p, open_mask);
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	own_fits = may_run_on(p, own);
+	mask = open_mask; /* read after that, which ends a section of RCU */
+	if (!mask)
+		return ROTA_NONE;
+	own_fits = own_fits && bpf_cpumask_test_cpu(own, (const struct cpumask *)mask);
+	if (p->nr_cpus_allowed >= nr_host_cpus) {
+		cpu = idle_cpu((const struct cpumask *)mask, own, own_fits);
+		return picked_cpu(cpu, cpu >= 0);
+	}
+	cpu = idle_cpu(p->cpus_ptr, own, own_fits);
 	c = cpu >= 0 ? cpu_ctx(cpu) : NULL;
 	return picked_cpu(cpu, c && !c->housekeeping && !c->exclusive);
 }
@@ -59,7 +95,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 		return ROTA_NONE;
 	switch (tenant->class) {
 	case ROTA_CLASS_SYSTEM:
-		return idle_cpu_of(p, housekeeping_mask);
+		return idle_housekeeping_cpu(p);
 	case ROTA_CLASS_SHARED:
 		return idle_open_cpu(p);
 	case ROTA_CLASS_RESERVED:

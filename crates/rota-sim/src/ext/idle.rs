@@ -47,11 +47,13 @@ impl IdleMasks {
         }
     }
 
-    /// An idle CPU of `allowed` for `asker`, which counts as busy from now on; one of an idle core if there is one.
-    pub fn pick(&mut self, allowed: &CpuMask, asker: CpuId) -> Option<CpuId> {
+    /// An idle CPU of `allowed` for `asker`, which counts as busy from now on; one of an idle core if there is one, or
+    /// else none if only a `whole_core` will do. Without siblings every idle CPU is one.
+    pub fn pick(&mut self, allowed: &CpuMask, asker: CpuId, whole_core: bool) -> Option<CpuId> {
         let last = self.last[asker.index()];
         let whole = if self.has_siblings { self.cores.next_common_after(allowed, last) } else { None };
-        let cpu = whole.or_else(|| self.cpus.next_common_after(allowed, last))?;
+        let any = || self.cpus.next_common_after(allowed, last);
+        let cpu = if whole.is_some() || (whole_core && self.has_siblings) { whole? } else { any()? };
         self.last[asker.index()] = cpu;
         self.claim(cpu);
         Some(cpu)
@@ -89,9 +91,10 @@ mod tests {
     fn whole_cores_first() {
         let mut idle = masks();
         let all = CpuMask::of(4, (0..4).map(CpuId));
-        let picked: Vec<u32> = (0..4).filter_map(|_| idle.pick(&all, CpuId(0))).map(|cpu| cpu.0).collect();
+        let picked: Vec<u32> =
+            (0..4).filter_map(|_| idle.pick(&all, CpuId(0), false)).map(|cpu| cpu.0).collect();
         assert_eq!(picked, [1, 2, 3, 0]);
-        assert_eq!(idle.pick(&all, CpuId(0)), None);
+        assert_eq!(idle.pick(&all, CpuId(0), false), None);
     }
 
     #[test]
@@ -100,7 +103,10 @@ mod tests {
         idle.update(CpuId(0), false);
         idle.update(CpuId(1), false);
         idle.update(CpuId(0), true);
-        assert_eq!(idle.pick(&CpuMask::of(4, [CpuId(2), CpuId(3)]), CpuId(0)), Some(CpuId(2)));
+        let others = CpuMask::of(4, [CpuId(1), CpuId(3)]);
+        assert_eq!(idle.pick(&others, CpuId(0), true), None);
+        assert_eq!(idle.pick(&others, CpuId(0), false), Some(CpuId(3)));
+        assert_eq!(idle.pick(&CpuMask::of(4, [CpuId(2), CpuId(3)]), CpuId(0), true), Some(CpuId(2)));
         assert!(!idle.claim(CpuId(2)) && idle.claim(CpuId(0)));
     }
 }

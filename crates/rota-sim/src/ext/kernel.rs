@@ -76,8 +76,18 @@ impl Kernel<'_> {
     }
 
     /// `scx_bpf_pick_idle_cpu`.
-    pub fn pick_idle_cpu(&mut self, allowed: &CpuMask) -> Option<CpuId> {
-        self.ext.idle.pick(allowed, self.machine.this_cpu())
+    pub fn pick_idle_cpu(&mut self, allowed: &CpuMask, pick: u64) -> Option<CpuId> {
+        let whole_core = pick & flags::PICK_IDLE_CORE != 0;
+        self.ext.idle.pick(allowed, self.machine.this_cpu(), whole_core)
+    }
+
+    /// `scx_bpf_test_and_clear_cpu_idle`.
+    pub fn test_and_clear_cpu_idle(&mut self, cpu: CpuId) -> bool {
+        if cpu.index() >= self.ext.rqs.len() {
+            self.ext.fail(Exit::ERROR, format!("invalid CPU {}", cpu.0));
+            return false;
+        }
+        self.ext.idle.claim(cpu)
     }
 
     /// `bpf_cpumask_any_and_distribute`.

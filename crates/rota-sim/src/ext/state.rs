@@ -22,6 +22,8 @@ pub mod flags {
     pub const KICK_IDLE: u64 = 1;
     /// What runs there ends its slice.
     pub const KICK_PREEMPT: u64 = 2;
+    /// Only a CPU of a core that idles.
+    pub const PICK_IDLE_CORE: u64 = 1;
     /// A task that has used its slice up is queued even if nothing else is there.
     pub const OPS_ENQ_LAST: u64 = 2;
     /// Tasks that are held on their CPU are queued as others are.

@@ -211,10 +211,15 @@ extern "C" fn scx_bpf_kick_cpu(cpu: i32, flags: u64) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn scx_bpf_pick_idle_cpu(allowed: *const CpuMask, _: u64) -> i32 {
+extern "C" fn scx_bpf_pick_idle_cpu(allowed: *const CpuMask, flags: u64) -> i32 {
     // SAFETY: one that the scheduler has made, or a task's.
-    let picked = context().kernel.pick_idle_cpu(unsafe { &*allowed });
+    let picked = context().kernel.pick_idle_cpu(unsafe { &*allowed }, flags);
     picked.map_or(-EBUSY, |cpu| cpu.0 as i32)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_test_and_clear_cpu_idle(cpu: i32) -> bool {
+    context().kernel.test_and_clear_cpu_idle(CpuId(cpu as u32))
 }
 
 #[unsafe(no_mangle)]

@@ -438,6 +438,10 @@ s32 scx_bpf_pick_idle_cpu(const cpumask_t *allowed, u64 flags)
 {
 	return -1;
 }
+bool scx_bpf_test_and_clear_cpu_idle(s32 cpu)
+{
+	return false;
+}
 void bpf_cpumask_release(struct bpf_cpumask *mask)
 {
 }
