@@ -1,11 +1,14 @@
 //! Mistakes that the farm has found in the scheduler, each on the smallest host that shows it.
 
+use std::rc::Rc;
+
 use rota_model::config::{Source, parse};
 use rota_model::{Model, Topology};
 use rota_sim::observe::{Metrics, UnitMetrics};
+use rota_sim::programs::sync::Semaphore;
 use rota_sim::programs::{Hog, Periodic};
 use rota_sim::rota::Rota;
-use rota_sim::{Costs, CpuId, Simulation, TaskSpec, Tenants, UnitId, apart};
+use rota_sim::{Costs, CpuId, Script, Simulation, TaskSpec, Tenants, UnitId, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -218,5 +221,141 @@ fn each_hungry_slot_is_told_of_a_new_thread() {
         let received = after(&mut run, MS);
         let received_ns = received[tenants.home("web").first_unit.index()].received_ns;
         assert!(received_ns > 24 * 900 * US, "{received_ns} ns on 24 CPUs in 1 ms");
+    });
+}
+
+/// A thread for which a hungry slot was told is served by another slot: the first one is told of the next thread.
+#[test]
+fn a_hungry_slot_that_was_told_in_vain_is_told_again() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-6"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            vcpus = 6
+            share = 0.9
+            latency = "20ms"
+            capped = true
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "shared"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        for _ in 0..6 {
+            run.spawn(tenants.thread("batch", Hog));
+        }
+        let [lead, work] = [0, 0].map(|count| Rc::new(Semaphore::new(count)));
+        let (told, gives) = (lead.clone(), work.clone());
+        run.spawn(tenants.thread(
+            "web",
+            Script::new(async move |thread| {
+                loop {
+                    thread.sleep(MS).await;
+                    lead.give(&thread);
+                }
+            }),
+        ));
+        run.spawn(tenants.thread(
+            "web",
+            Script::new(async move |thread| {
+                loop {
+                    told.take(&thread).await;
+                    thread.compute(10 * US).await;
+                    (0..6).for_each(|_| gives.give(&thread));
+                }
+            }),
+        ));
+        for _ in 0..6 {
+            let takes = work.clone();
+            run.spawn(tenants.thread(
+                "web",
+                Script::new(async move |thread| {
+                    loop {
+                        takes.take(&thread).await;
+                        thread.compute(300 * US).await;
+                    }
+                }),
+            ));
+        }
+        settle(&mut run, &tenants);
+        let received = after(&mut run, 1_000 * MS);
+        let web = &received[tenants.home("web").first_unit.index()];
+        assert!(web.wanted_ns < 400 * MS, "it has had to do for {} ns of 1 s", web.wanted_ns);
+    });
+}
+
+/// A thread counts as waiting in its tenant's queue and is bound to another CPU: a CPU of the tenant looks for it no
+/// more often for deciding often.
+#[test]
+fn looking_for_a_thread_that_does_not_come_has_an_end() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-2"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            affinity = "1"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "background"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        for _ in 0..2 {
+            let stray = tenants.thread("web", Hog);
+            let stray = bound(&run, stray, [2]);
+            run.spawn(stray);
+        }
+        let busy = tenants.thread("batch", Periodic::new(10 * US, 20 * US));
+        let busy = bound(&run, busy, [1]);
+        run.spawn(busy);
+        settle(&mut run, &tenants);
+        let before = run.decisions();
+        run.run_until(run.machine.now_ns() + 100 * MS);
+        let decisions = run.decisions() - before;
+        assert!(decisions < 10_000, "{decisions} decisions in 100 ms, for a thread that wakes 3,000 times");
+    });
+}
+
+/// More background threads than the floor has grants for until the kernel's watchdog looks: each has its turn in time.
+#[test]
+fn many_threads_share_the_grants_of_the_floor() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-1"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "background"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        run.spawn(tenants.thread("web", Hog));
+        for _ in 0..100 {
+            run.spawn(tenants.thread("batch", Hog));
+        }
+        settle(&mut run, &tenants);
+        run.run_until(run.machine.now_ns() + 60_000 * MS);
+        assert!(run.policy.exited().is_none(), "{:?}", run.policy.exited());
     });
 }

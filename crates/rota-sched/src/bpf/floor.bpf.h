@@ -9,13 +9,16 @@
 #include "fair.bpf.h"
 #include "pick.bpf.h"
 
-/* What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. */
+/*
+ * What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. Many
+ * share it.
+ */
 __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct floor *floor;
+	u64 dsq, turn;
 	bool waits;
-	u64 dsq;
 
 	if (!c || (c->exclusive && line != FLOOR_PINNED))
 		return false;
@@ -34,7 +37,8 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 		floor->left_ns = grant;
 	if (!floor->left_ns)
 		return false;
-	until = min_time(until, c->now + floor->left_ns);
+	turn = grant * (ROTA_FLOOR_ROUND_NS / wait) / (scx_bpf_dsq_nr_queued(dsq) + 1);
+	until = min_time(until, c->now + min_time(floor->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
 	if (line == FLOOR_SHARED ? !serve_fair(cpu, ROTA_LEVEL_FLOOR, until)
 				 : !serve(cpu, dsq, ROTA_LEVEL_FLOOR, until))
 		return false;

@@ -113,7 +113,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		cpu = wake_cpu(p, now); /* the CPU that it was on until now goes on with something else */
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))
-		tell_others(p, &t->m, level, now);
+		tell_others(p, t, level, now);
 }
 
 /* Where what ran until now would wait, if it would go on; 0 if not. */
@@ -270,8 +270,12 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (!c || !t)
 		return;
 	settle_membership(p, now);
-	/* Until Linux 6.19 it has waited in this CPU's own queue, whatever slots began elsewhere: see gives_way. */
-	cause = c->other_since && !c->decided ? ROTA_CAUSE_HIGHER_CLASS : ROTA_CAUSE_ROTA;
+	/*
+	 * Until Linux 6.19 it has waited in this CPU's own queue, whatever slots began elsewhere: see gives_way.
+	 * One whose cgroup or affinity is changed stops and runs again at once.
+	 */
+	cause = c->other_since && !c->decided && now - c->other_since > ROTA_LATE_MIN_NS ? ROTA_CAUSE_HIGHER_CLASS
+											 : ROTA_CAUSE_ROTA;
 	settle_other(c, cpu, now);
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
 	if (c->overtaken && !is_bound_kernel_thread(p))

@@ -99,16 +99,22 @@ __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 unt
 	return false;
 }
 
-/* Nobody to run in a slot. If a thread of the owner is on its way into the queue, the CPU will look again. */
+/*
+ * Nobody to run in a slot. If a thread of the owner is on its way into the queue, the CPU will look again: each
+ * time after as long as that has gone on, however often it has decided meanwhile.
+ */
 static __always_inline void look_again(struct cpu_ctx *c)
 {
 	struct queue_ctx *owner = queue_ctx(c->slot_queue);
 
 	/* After unclaim: whoever lets go of the vCPU, or queues a thread, has changed the counts before. */
-	if (!owner || !queue_waits(owner) || scx_bpf_dsq_nr_queued(DSQ_QUEUE(c->slot_queue)) > 0)
+	if (!owner || !queue_waits(owner) || scx_bpf_dsq_nr_queued(DSQ_QUEUE(c->slot_queue)) > 0) {
+		c->looks_since = 0;
 		return;
-	c->look_at = c->now + c->look_ns;
-	c->look_ns *= 2;
+	}
+	if (!c->looks_since)
+		c->looks_since = c->now;
+	c->look_at = c->now + max_time(c->now - c->looks_since, ROTA_LOOK_AGAIN_NS);
 }
 
 __noinline bool serve_owner(u32 cpu)
@@ -126,12 +132,10 @@ __noinline bool serve_owner(u32 cpu)
 		return true;
 	}
 	/* Marked first, looked at again after: a waker does the two in the opposite order. */
-	if (tenant->nr_vcpus > 1 && tenant->kind != ROTA_KIND_VM && !c->slot_hungry) {
-		mark_hungry(c, c->slot_index);
-		if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
-			clear_hungry(c);
-			return true;
-		}
+	if (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot_index) &&
+	    serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
+		clear_hungry(c);
+		return true;
 	}
 	look_again(c);
 	return false;
@@ -173,7 +177,11 @@ static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct cp
 	return trailing >> 16 == c->slot_generation ? (u16)trailing == cpu : vcpu->home_cpu == cpu;
 }
 
-/* Whether any thread of it would run, be it on another CPU now: its next slot may be here. */
+/*
+ * Whether a thread may come that its next slot here would serve, though none is queued: for a vCPU that migrates
+ * any that would run, be it on another CPU now; for others one that is on its way into the queue and may have been
+ * sent to another of the tenant's CPUs. Marks what that one will look for.
+ */
 static __always_inline bool may_come(const struct rota_table_vcpu *vcpu)
 {
 	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
@@ -181,8 +189,15 @@ static __always_inline bool may_come(const struct rota_table_vcpu *vcpu)
 
 	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
 		return false;
-	q = queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
-	return q && q->nr_runnable;
+	if (vcpu->nr_cpus > 1) {
+		q = queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
+		return q && q->nr_runnable;
+	}
+	q = tenant->nr_vcpus > 1 ? queue_ctx(tenant->first_queue) : NULL;
+	if (!q)
+		return false;
+	mark(q->dozing, vcpu->index);
+	return queue_waits(q);
 }
 
 /*
@@ -201,12 +216,8 @@ __noinline bool local_waits(u32 cpu, u32 local, bool second_level)
 	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
 	if (!vcpu || (second_level && (vcpu->flags & ROTA_VCPU_CAPPED)))
 		return false;
-	if (vcpu->nr_cpus > 1) {
-		if (second_level && !trails(vcpu, c, cpu))
-			return false;
-		if (!second_level && may_come(vcpu))
-			return true;
-	}
+	if (second_level ? vcpu->nr_cpus > 1 && !trails(vcpu, c, cpu) : may_come(vcpu))
+		return !second_level;
 	return vcpu_waits(vcpu, c->prev_dsq);
 }
 

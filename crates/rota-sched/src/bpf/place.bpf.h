@@ -206,8 +206,8 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	return pinned_dsq(p, buffer);
 }
 
-/* Whether a slot of the tenant's vCPU `index` is in force on the CPU. */
-__noinline bool owns_now(u32 tenant_id, u32 index, u32 cpu, u64 now)
+/* The end of the slot of the tenant's vCPU `index` that is in force on the CPU; 0: there is none. */
+__noinline u64 owns_until(u32 tenant_id, u32 index, u32 cpu, u64 now)
 {
 	struct owner owner;
 	struct rota_cpu_view *view;
@@ -215,52 +215,138 @@ __noinline bool owns_now(u32 tenant_id, u32 index, u32 cpu, u64 now)
 
 	table_look_up(cpu, now, &owner);
 	if (owner.vcpu == ROTA_NONE || owner.buffer >= ROTA_NR_BUFFERS)
-		return false;
+		return 0;
 	view = cpu_view(owner.buffer, cpu);
 	vcpu = view ? table_vcpu(owner.buffer, view, owner.vcpu) : NULL;
-	return vcpu && vcpu->tenant == tenant_id && vcpu->index == index;
+	return vcpu && vcpu->tenant == tenant_id && vcpu->index == index ? owner.end_ns : 0;
 }
 
 /*
- * A mark of a hungry slot, taken: the CPU to send the task to. ROTA_NONE if no slot is hungry for it. A slot may be
+ * A hungry slot's CPU, for the task if there is one: its mark is taken. ROTA_NONE if no slot is hungry. A slot may be
  * over and marked still, if the CPU's timer is late: its mark is left to that CPU. The time is read after the mark was
  * seen, as a slot that has just begun would not be in force before.
  */
-__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id)
+static __always_inline u32 hungry_cpu(struct task_struct *p, u32 tenant_id)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
-	u32 word;
+	u64 seen = q ? q->hungry[0] : 0;
+	u32 tries, word = 0;
 
 	if (!q)
 		return ROTA_NONE;
-	bpf_for (word, 0, ROTA_HUNGRY_WORDS) {
-		u64 *bits = &q->hungry[word & (ROTA_HUNGRY_WORDS - 1)], seen = *bits, bit;
+	bpf_for (tries, 0, HOMES_TRIED + ROTA_HUNGRY_WORDS) {
+		struct cpu_ctx *c;
 		u32 index, cpu;
 		u64 now;
 
-		if (!seen)
+		if (!seen) {
+			if (++word == ROTA_HUNGRY_WORDS)
+				break;
+			seen = q->hungry[word & (ROTA_HUNGRY_WORDS - 1)];
 			continue;
-		index = __builtin_ctzll(seen);
-		bit = 1ULL << index;
-		index += word * 64;
+		}
+		index = word * 64 + __builtin_ctzll(seen);
+		seen &= seen - 1;
 		now = bpf_ktime_get_ns();
 		cpu = home_of(tenant_id, index, table_in_force(now), now);
-		if (cpu == ROTA_NONE || !may_run_on(p, cpu) || !owns_now(tenant_id, index, cpu, now))
+		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
+		if (!c || (p && !may_run_on(p, cpu)) || !owns_until(tenant_id, index, cpu, now))
 			continue;
-		if (__sync_fetch_and_and(bits, ~bit) & bit)
+		if (unmark(q->hungry, index)) {
+			c->dozes = 0; /* nor is it free for another thread: see take_dozing */
 			return cpu;
+		}
 	}
 	return ROTA_NONE;
 }
 
-/* Whether vCPU `index` of the tenant owns the CPU now, which serves somebody else. */
-__noinline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
+/* A hungry slot's CPU to send the task to, which takes its mark; or ROTA_NONE. */
+__noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id)
+{
+	struct task_ctx *t = task_ctx(p);
+	u32 cpu = hungry_cpu(p, tenant_id);
+
+	if (t)
+		t->took_mark = cpu != ROTA_NONE;
+	return cpu;
+}
+
+/*
+ * Who idles without a timer on a CPU of the tenant sets one, as a thread waits that its next slot there may serve.
+ * All of them are marked that may do so since nobody waited last; none of those is missed that look after the
+ * thread was counted.
+ */
+__noinline int rouse_dozing(u32 tenant_id, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
+	u64 seen = q ? q->dozing[0] : 0;
+	u32 tries, word = 0;
+
+	if (!q)
+		return 0;
+	bpf_for (tries, 0, ROTA_HUNGRY_WORDS * (64 + 1)) {
+		struct cpu_ctx *c;
+		u32 index, cpu;
+
+		if (!seen) {
+			if (++word == ROTA_HUNGRY_WORDS)
+				break;
+			seen = q->dozing[word & (ROTA_HUNGRY_WORDS - 1)];
+			continue;
+		}
+		index = word * 64 + __builtin_ctzll(seen);
+		seen &= seen - 1;
+		unmark(q->dozing, index);
+		cpu = home_of(tenant_id, index, table_in_force(now), now);
+		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
+		if (c && c->dozes)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	}
+	return 0;
+}
+
+/*
+ * A slot is over for which a waker has taken the mark, and nobody was served: others are told if somebody still
+ * waits.
+ */
+__noinline int pass_on(u32 tenant_id, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	u32 cpu;
+
+	if (!tenant || scx_bpf_dsq_nr_queued(DSQ_QUEUE(tenant->first_queue)) <= 0)
+		return 0;
+	rouse_dozing(tenant_id, now);
+	cpu = hungry_cpu(NULL, tenant_id);
+	if (cpu < nr_host_cpus)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* If vCPU `index` of the tenant owns the CPU now, which serves somebody else: until when; else 0. */
+__noinline u64 unserved_until(u32 tenant_id, u32 index, u32 cpu, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	return c && !(c->level == ROTA_LEVEL_OWNER && c->slot_tenant == tenant_id) &&
-	       owns_now(tenant_id, index, cpu, now);
+	if (!c || (c->level == ROTA_LEVEL_OWNER && c->slot_tenant == tenant_id))
+		return 0;
+	return owns_until(tenant_id, index, cpu, now);
+}
+
+/*
+ * A CPU that idles without a timer is not marked in its slot: it is taken for one thread like a mark, if it is sure to
+ * come to it before the end of the slot.
+ */
+static __always_inline bool take_dozing(struct task_struct *p, struct cpu_ctx *c, u64 until, u64 now)
+{
+	struct task_ctx *t = task_ctx(p);
+
+	if (!t || !c->dozes || until < now + ROTA_LATE_MIN_NS || !__sync_lock_test_and_set(&c->dozes, 0))
+		return false;
+	t->took_mark = true;
+	return true;
 }
 
 /*
@@ -270,7 +356,7 @@ __noinline bool slot_is_unserved(u32 tenant_id, u32 index, u32 cpu, u64 now)
 __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 first, u64 now)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	u32 buffer = table_in_force(now), best, best_level = ROTA_LEVEL_SECOND, i;
+	u32 buffer = table_in_force(now), best, best_level = ROTA_LEVEL_SECOND, unserved = ROTA_NONE, i;
 
 	if (!tenant || !tenant->nr_vcpus)
 		return ROTA_NONE;
@@ -280,6 +366,7 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	bpf_for (i, 0, HOMES_TRIED) {
 		u32 index = (first + i) % tenant->nr_vcpus, cpu;
 		struct cpu_ctx *c;
+		u64 until;
 
 		if (i >= tenant->nr_vcpus)
 			break;
@@ -287,13 +374,18 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
 		if (!c || !may_run_on(p, cpu))
 			continue;
-		if (slot_is_unserved(tenant_id, index, cpu, now))
+		until = unserved_until(tenant_id, index, cpu, now);
+		if (until && take_dozing(p, c, until, now))
 			return cpu;
+		if (until && unserved == ROTA_NONE)
+			unserved = cpu;
 		if (c->level < best_level) {
 			best_level = c->level;
 			best = cpu;
 		}
 	}
+	if (unserved != ROTA_NONE)
+		return unserved;
 	return best != ROTA_NONE ? best : some_home(p, tenant_id, ROTA_NONE, first, buffer);
 }
 

@@ -37,6 +37,11 @@
 /* The floor: background gets this much of a CPU's unreserved time, this often, whatever else wants it. */
 #define ROTA_FLOOR_GRANT_NS 5000000ULL
 #define ROTA_FLOOR_WAIT_NS  1000000000ULL
+/*
+ * All who wait in one line of the floor have a turn within this time, before the kernel's watchdog thinks them
+ * forgotten.
+ */
+#define ROTA_FLOOR_ROUND_NS 20000000000ULL
 /* Threads that may run on this one CPU only and have no slot here: the same with shorter turns. */
 #define ROTA_PINNED_GRANT_NS 1000000ULL
 #define ROTA_PINNED_WAIT_NS  20000000ULL

@@ -9,35 +9,82 @@
 #include "handover.bpf.h"
 #include "tenant.bpf.h"
 
-/* Which bit of which queue stands for vCPU `index`: only hints, so numbers beyond the words may share a bit. */
-static __always_inline u64 *hungry_word(struct queue_ctx *q, u32 index)
+/*
+ * Marks of a tenant's vCPUs, by number: which slots are hungry, which CPUs doze. Only hints, so numbers beyond the
+ * words may share a bit.
+ */
+static __always_inline u64 *mark_word(u64 *marks, u32 index)
 {
-	return &q->hungry[(index / 64) % ROTA_HUNGRY_WORDS];
+	return &marks[(index / 64) % ROTA_HUNGRY_WORDS];
+}
+
+static __always_inline bool is_marked(u64 *marks, u32 index)
+{
+	return *mark_word(marks, index) & 1ULL << (index % 64);
+}
+
+static __always_inline bool unmark(u64 *marks, u32 index)
+{
+	u64 bit = 1ULL << (index % 64);
+
+	return __sync_fetch_and_and(mark_word(marks, index), ~bit) & bit;
+}
+
+/* Returns whether it was not marked. */
+static __always_inline bool mark(u64 *marks, u32 index)
+{
+	if (is_marked(marks, index))
+		return false;
+	__sync_fetch_and_or(mark_word(marks, index), 1ULL << (index % 64));
+	return true;
+}
+
+/*
+ * The queue that has the marks of the slot's owner: of a VM the one of its monitor's threads, as only they may use
+ * any.
+ */
+static __always_inline struct queue_ctx *slot_owner(struct cpu_ctx *c)
+{
+	struct rota_tenant *tenant = c->slot_queue == ROTA_NONE ? NULL : tenant_of(c->slot_tenant);
+
+	return tenant ? queue_ctx(tenant->first_queue) : NULL;
 }
 
 static __always_inline void clear_hungry(struct cpu_ctx *c)
 {
-	struct queue_ctx *q;
+	struct queue_ctx *q = c->slot_hungry ? slot_owner(c) : NULL;
 	u32 index = c->slot_hungry - 1;
 
-	if (!c->slot_hungry)
-		return;
 	c->slot_hungry = 0;
-	q = c->slot_queue == ROTA_NONE ? NULL : queue_ctx(c->slot_queue);
 	if (q)
-		__sync_fetch_and_and(hungry_word(q, index), ~(1ULL << (index % 64)));
+		unmark(q->hungry, index);
 }
 
-/* Nobody to run in the slot of a tenant with several vCPUs: a waker will find the mark and send someone. */
-static __always_inline void mark_hungry(struct cpu_ctx *c, u32 index)
+/*
+ * Nobody to run in the slot of a tenant with several vCPUs: a waker will find the mark and send someone. If
+ * another slot serves that one first, the mark is set again. Returns whether wakers may not have seen it until
+ * now.
+ */
+static __always_inline bool mark_hungry(struct cpu_ctx *c, u32 index)
 {
-	struct queue_ctx *q = c->slot_queue == ROTA_NONE ? NULL : queue_ctx(c->slot_queue);
+	struct queue_ctx *q = slot_owner(c);
+	bool anew = !c->slot_hungry;
 
 	if (!q)
-		return;
+		return false;
 	c->slot_hungry = index + 1;
-	__sync_fetch_and_or(hungry_word(q, index), 1ULL << (index % 64));
+	return mark(q->hungry, index) || anew;
 }
+
+/* Whether a waker has taken the slot's mark, and nobody was served since. */
+static __always_inline bool is_mark_taken(struct cpu_ctx *c)
+{
+	struct queue_ctx *q = c->slot_hungry ? slot_owner(c) : NULL;
+
+	return q && !is_marked(q->hungry, c->slot_hungry - 1);
+}
+
+int pass_on(u32 tenant_id, u64 now); /* place.bpf.h */
 
 /* Two tables within one slot of the older one cannot be: the change-over ends every slot (see table_look_up). */
 static __always_inline void check_generation(struct cpu_ctx *c, const struct owner *owner, u64 now)
@@ -61,6 +108,8 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 		c->slot_end = owner->end_ns;
 		return 0;
 	}
+	if (is_mark_taken(c))
+		pass_on(c->slot_tenant, now);
 	/* A mark may be the next slot's by now, on another CPU. */
 	if (c->slot_moves)
 		c->slot_hungry = 0;
@@ -74,7 +123,7 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	c->slot_tenant = ROTA_NONE;
 	c->slot_lost_ns = 0;
 	c->slot_moves = false;
-	c->look_ns = ROTA_LOOK_AGAIN_NS;
+	c->looks_since = 0;
 	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
 		return 0;
 	view = cpu_view(owner->buffer, cpu);

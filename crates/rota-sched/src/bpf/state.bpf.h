@@ -45,6 +45,7 @@ struct queue_ctx {
 	u64 vtime;		       /* of the thread last started: newcomers begin here */
 	u64 fair_vtime;		       /* of the whole tenant, for background tenants */
 	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
+	u64 dozing[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's CPU idles without a timer, perhaps: see rouse_dozing */
 	/* Of one vCPU, not of the queue: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
 	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
 	u32 wanted_by;	/* the CPU to be kicked when it is let go of, + 1; 0: none */
@@ -131,7 +132,7 @@ struct cpu_ctx {
 	u32 slot_hungry;  /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
 	u64 slot_lost_ns; /* already counted as lost, for any cause */
 	bool slot_moves;  /* the owner has slots on other CPUs as well */
-	u64 look_ns;	  /* how long until the next look for it */
+	u64 looks_since;  /* one of its threads is on its way since then, at least; 0: none */
 	/* The second level. */
 	u64 epoch_generation;
 	u32 second_cursor;
@@ -177,10 +178,11 @@ struct task_ctx {
 	u64 cgroup; /* where it was when that was decided */
 	u32 epoch;  /* of the decision; stale if not the live one */
 	struct membership m;
-	bool counted; /* as runnable in its queue */
-	bool running; /* as running in its queue */
-	bool sent;    /* select_cpu has chosen its CPU, and it is not queued yet */
-	u32 left;     /* the number + 1 of a queue that no longer counts it: see leave_queue; 0: none */
+	bool counted;	/* as runnable in its queue */
+	bool running;	/* as running in its queue */
+	bool sent;	/* select_cpu has chosen its CPU, and it is not queued yet */
+	bool took_mark; /* of a hungry slot, the one that it was sent to */
+	u32 left;	/* the number + 1 of a queue that no longer counts it: see leave_queue; 0: none */
 	u32 last_cpu;
 	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */
 	u64 run_since;

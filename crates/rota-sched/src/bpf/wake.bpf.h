@@ -236,11 +236,14 @@ __noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
  * it comes after the thread was counted; a CPU that sees neither the thread nor the count marks its slot before this
  * looks. `level` is the one at which it would run where it was sent to.
  */
-static __always_inline void tell_others(struct task_struct *p, const struct membership *m, u32 level, u64 now)
+static __always_inline void tell_others(struct task_struct *p, struct task_ctx *t, u32 level, u64 now)
 {
+	const struct membership *m = &t->m;
 	struct rota_tenant *tenant = tenant_of(m->tenant);
+	bool is_told = t->took_mark && level == ROTA_LEVEL_OWNER;
 	u32 buffer, sole, cpu;
 
+	t->took_mark = false;
 	if (!tenant)
 		return;
 	sole = sole_vcpu(tenant, m);
@@ -254,9 +257,11 @@ static __always_inline void tell_others(struct task_struct *p, const struct memb
 			tell_slot(m->tenant, sole, now);
 		rouse(m->tenant, sole, buffer);
 	}
-	if (sole != ROTA_NONE || level == ROTA_LEVEL_OWNER)
+	if (sole != ROTA_NONE || is_told)
 		return;
+	rouse_dozing(m->tenant, now);
 	cpu = take_hungry(p, m->tenant);
+	t->took_mark = false;
 	if (cpu < nr_host_cpus)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }

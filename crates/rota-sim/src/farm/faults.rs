@@ -19,6 +19,10 @@ use crate::task::{CgroupId, State, TaskSpec};
 const TIMER_LATE_MAX_NS: u64 = 4 * MS;
 const KICK_LATE_MAX_NS: u64 = 500 * US;
 
+/// No more threads than this, and a few for each CPU, or the floor of a thousandth of a CPU has no turn for each of
+/// them before the kernel's watchdog thinks them forgotten: 30 ms in 30 s, in turns of 100 us.
+const CROWD_MAX: u32 = 256;
+
 /// Computes and sleeps a few times, and is over.
 struct Burst {
     on_ns: u64,
@@ -228,6 +232,10 @@ fn edit(scene: &mut Scene) {
 }
 
 fn crowd(scene: &mut Scene) {
+    let alive = scene.run.machine.tasks().filter(|(_, task)| task.state != State::Dead).count() as u32;
+    if alive > CROWD_MAX + 8 * scene.swarm.cpus {
+        return;
+    }
     let place = scene.rng.below(scene.guests.len() as u64) as usize;
     let name = scene.home(place).tenant.name.clone();
     scene.guests[place].monitored |= scene.home(place).is_vm;

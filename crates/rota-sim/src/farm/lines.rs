@@ -89,6 +89,11 @@ impl Lines {
             return None;
         }
         let cpus = (0..).map(CpuId).zip(&self.housekeeping).filter(|(_, is_kept)| **is_kept);
+        // The one that was told may be held up by what no scheduler sees.
+        let told_ns = now_ns - self.late_ns - GRANT_NS;
+        if cpus.clone().any(|(cpu, _)| service.is_taken_since(cpu, told_ns)) {
+            return None;
+        }
         let idle_ns = |cpu: CpuId| Some(now_ns.saturating_sub(service.idle_since_ns(cpu)?));
         cpus.filter_map(|(cpu, _)| Some((cpu, idle_ns(cpu)?)))
             .find(|(_, idle_ns)| *idle_ns > self.late_ns + GRANT_NS)

@@ -20,6 +20,7 @@ use crate::programs::{Intermittent, Periodic};
 use crate::rng::Rng;
 use crate::rota::{Code, Rota};
 use crate::scenario::{Member, Scenario};
+use crate::task::State;
 use crate::tenants::{Home, Tenants};
 
 /// Who watches.
@@ -201,6 +202,9 @@ impl Scene {
         }
         self.advance(until_ns)?;
         faults.stop(self);
+        while self.is_taken() {
+            self.advance(self.now_ns() + 10 * MS)?;
+        }
         self.settle()?;
         self.advance(self.now_ns() + GRACE_NS)?;
         self.begin_liveness(&faults);
@@ -251,6 +255,14 @@ impl Scene {
             self.advance(self.now_ns() + 10 * MS)?;
         }
         Ok(())
+    }
+
+    /// Whether threads that no scheduler can stop are left over from the faults that had too little time.
+    fn is_taken(&self) -> bool {
+        let mut tasks = self.run.machine.tasks();
+        tasks.any(|(_, task)| {
+            task.state != State::Dead && (task.realtime.is_some() || task.kernel_thread) && !self.is_over()
+        })
     }
 
     fn fail<T>(&self, fault: Fault) -> Result<T, Finding> {

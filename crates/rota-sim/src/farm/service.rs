@@ -75,6 +75,10 @@ pub struct Service {
     changed_ns: u64,
     /// When a thread's affinity or cgroup changed last.
     moved_ns: u64,
+    /// Since when a table holds of which the daemon has yet to see that; u64::MAX: there is none.
+    unsettled_ns: u64,
+    /// Until when interrupts or the hypervisor have a CPU, perhaps the daemon's.
+    stolen_until_ns: u64,
     /// The kernel runs the threads itself from now on.
     over: bool,
     slots: u64,
@@ -108,6 +112,8 @@ impl Service {
             crowded_since_ns: BTreeMap::new(),
             changed_ns: now_ns,
             moved_ns: 0,
+            unsettled_ns: u64::MAX,
+            stolen_until_ns: 0,
             over: false,
             slots: 0,
             found: None,
@@ -142,6 +148,12 @@ impl Service {
     pub fn idle_since_ns(&self, cpu: CpuId) -> Option<u64> {
         let watch = &self.cpus[cpu.index()];
         watch.current.is_none().then(|| watch.stopped_ns.max(watch.excused_until_ns))
+    }
+
+    /// Whether something that no scheduler can stop has had the CPU after that time.
+    pub fn is_taken_since(&self, cpu: CpuId, since_ns: u64) -> bool {
+        let watch = &self.cpus[cpu.index()];
+        watch.overtaken || watch.free_ns() > since_ns
     }
 
     /// Whether something that no scheduler can stop has a CPU.
@@ -200,7 +212,11 @@ impl Service {
         for (at_ns, deed) in &journal.borrow()[self.read..] {
             self.advance_all(*at_ns);
             owners_change |= self.threads.told(deed);
+            if matches!(deed, Deed::Settled) {
+                self.unsettled_ns = u64::MAX;
+            }
             if let Deed::Table(from_ns, table) = deed {
+                self.unsettled_ns = *from_ns;
                 let in_force = self.tables.iter().rposition(|table| table.from_ns <= *at_ns);
                 self.tables.drain(..in_force.unwrap_or(0));
                 self.tables.push(Rc::new(Timetable::new(*from_ns, table)));
@@ -253,7 +269,9 @@ impl Service {
         let watch = &self.cpus[cpu];
         let (at_ns, late_ns, current) = (watch.at_ns, self.late_ns, watch.current);
         let table = match self.table(at_ns) {
-            Some(table) if !away && !watch.overtaken && !self.over => table.clone(),
+            Some(table) if !away && !watch.overtaken && !self.over && !self.is_daemon_held(at_ns) => {
+                table.clone()
+            }
             _ => {
                 self.spare.forget_cpu(cpu);
                 let watch = &mut self.cpus[cpu];
@@ -305,6 +323,12 @@ impl Service {
 
     fn find(&mut self, at_ns: u64, fault: Fault) {
         self.found.get_or_insert(Finding { at_ns, fault });
+    }
+
+    /// Whether the daemon may be held up before it has sent those who wait to where a new table has them: promises that
+    /// this table is the first to make begin only then.
+    fn is_daemon_held(&self, at_ns: u64) -> bool {
+        self.unsettled_ns <= at_ns && at_ns < self.stolen_until_ns
     }
 
     /// Whether something that no scheduler can stop has another CPU of the tenant, which may have its vCPU still, or a
@@ -426,6 +450,7 @@ impl Observer for Service {
                 self.advance(cpu.index(), machine.now_ns());
                 let watch = &mut self.cpus[cpu.index()];
                 watch.excused_until_ns = watch.excused_until_ns.max(machine.now_ns()) + ns;
+                self.stolen_until_ns = self.stolen_until_ns.max(watch.excused_until_ns);
             }
             Event::Hotplug(..) => {
                 self.look(machine);

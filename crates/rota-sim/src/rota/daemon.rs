@@ -110,6 +110,7 @@ impl Daemon {
             Install::Published(published) if published.from_ns > now_ns => Ok(Install::Published(published)),
             Install::Published(published) => match scheduler.settle(published) {
                 Ok(installed) => {
+                    self.note(now_ns, Some(Deed::Settled));
                     let (generation, adopted_at_ns) = (installed.generation, installed.adopted_at_ns);
                     self.events.push_front(Event::Installed { generation, adopted_at_ns });
                     return None;

@@ -29,6 +29,8 @@ pub enum Deed {
     NoThread(i32),
     /// A table holds from this time on.
     Table(u64, Rc<Certified>),
+    /// The daemon has seen that it does, and everybody is where that table has them.
+    Settled,
 }
 
 /// All of them with their times, in order.
