@@ -246,7 +246,7 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 	bpf_spin_unlock(&q->lock);
 	charge_level(c, cpu, used, now);
 	if (c->served != ROTA_NONE)
-		fair_charge(cpu, c->served, used);
+		fair_charge(cpu, used);
 	c->turn_since = now;
 	return 0;
 }

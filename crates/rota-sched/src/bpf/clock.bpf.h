@@ -3,8 +3,9 @@
  * The clocks of tenants without a reservation: who has received how much, by weight (docs/FAIRNESS.md).
  *
  * A tenant's *clock* is the service of all its threads, divided by its weight. CPUs count what they give by themselves
- * and add it to the clock a grain at a time, so that no two of them fight for it. The tag of a request is its tenant's
- * clock; the system's virtual time is the largest tag at which a request was put into service, kept per domain of CPUs.
+ * and add it to the clock a grain at a time, so that no two of them fight for it. What a CPU is about to give is
+ * *booked*, and counts with the clock: the tag of a request is where the clock will be when all that is in service has
+ * ended. The system's virtual time is the largest tag at which a request was put into service, kept per domain of CPUs.
  */
 #ifndef ROTA_CLOCK_BPF_H
 #define ROTA_CLOCK_BPF_H
@@ -102,37 +103,66 @@ __noinline int fair_joins(u32 cpu, u32 tenant)
 	return 0;
 }
 
-/* What this CPU has counted goes to the tenant's clock. Nobody lags further than the system's time of a while ago. */
-static __always_inline void flush(struct cpu_ctx *c, struct fair_pending *pending)
+/*
+ * Where a tenant's next request begins, as this CPU sees it: behind all that CPUs have booked for the tenant; but for
+ * what this one has, which it gives back if another tenant is next, and for what it has used and not told.
+ */
+static __always_inline u64 fair_next(struct cpu_ctx *c, u32 tenant, struct fair_ctx *f)
 {
-	struct fair_ctx *f = fair_ctx(pending->tenant);
-	struct fair_domain *d = fair_domain(c->domain);
-
-	if (f && pending->vtime)
-		__sync_fetch_and_add(&f->clock, pending->vtime);
-	if (f && d)
-		put_forward(&f->clock, d->v_before);
-	pending->vtime = 0;
+	return f->clock + f->booked + (tenant == c->lasting ? c->unsettled - c->booked : 0);
 }
 
-/* The tenant was served here for so long. */
-__noinline int fair_charge(u32 cpu, u32 tenant_id, u64 used)
+/*
+ * What this CPU has used of its tenant's time goes to the clock, and so much is booked from now on. Nobody lags further
+ * than the system's time of a while ago.
+ */
+static __always_inline void settle_clock(struct cpu_ctx *c, u64 booked)
 {
-	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_ctx *f = fair_ctx(c->lasting);
+	struct fair_domain *d = fair_domain(c->domain);
+
+	if (f && c->unsettled)
+		__sync_fetch_and_add(&f->clock, c->unsettled);
+	if (f && booked != c->booked)
+		__sync_fetch_and_add(&f->booked, booked - c->booked);
+	if (f && d)
+		put_forward(&f->clock, d->v_before);
+	c->unsettled = 0;
+	c->booked = booked;
+}
+
+/* The present tenant was served here for so long. */
+__noinline int fair_charge(u32 cpu, u64 used)
+{
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct fair_pending *pending;
+	struct rota_tenant *tenant = c ? tenant_of(c->lasting) : NULL;
 
 	if (!c || !is_shared_tenant(tenant))
 		return 0;
-	pending = &c->pending[tenant_id % FAIR_PENDING];
-	if (pending->tenant != tenant_id) {
-		flush(c, pending);
-		pending->tenant = tenant_id;
-	}
-	pending->vtime += weighted(tenant, used);
-	if (pending->vtime >= weighted(tenant, ROTA_FAIR_GRAIN_NS))
-		flush(c, pending);
+	c->unsettled += weighted(tenant, used);
+	if (c->unsettled >= weighted(tenant, ROTA_FAIR_GRAIN_NS))
+		settle_clock(c, c->booked > c->unsettled ? c->booked - c->unsettled : 0);
 	return 0;
+}
+
+/* The tenant has nothing more from this CPU for now: what is left of its turn is not booked any longer. */
+__noinline int fair_ends(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (c && (c->booked || c->unsettled))
+		settle_clock(c, 0);
+	return 0;
+}
+
+/* The turn is booked, up to a minimum slice, so that others know of it; unless most of that is. */
+static __always_inline void fair_book(struct cpu_ctx *c, const struct rota_tenant *tenant, u64 now)
+{
+	u64 turn = c->until_ns > now ? min_time(c->until_ns - now, ROTA_FAIR_SLICE_NS) : 0;
+	u64 booked = weighted(tenant, turn);
+
+	if (booked + c->unsettled > c->booked + weighted(tenant, ROTA_FAIR_GRAIN_NS))
+		settle_clock(c, booked);
 }
 
 /* A turn begins: whom to ask first to give way, and how far the system's virtual time is, is put right. */
@@ -142,14 +172,16 @@ static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 	struct rota_tenant *tenant = tenant_of(c->served);
 	struct fair_ctx *f = fair_ctx(c->served), *ahead;
 	struct cpu_ctx *other;
-	u64 grain;
+	u64 grain, tag;
 
 	c->gives_way = c->level <= ROTA_LEVEL_SHARED;
 	if (!d || !f || !is_shared_tenant(tenant))
 		return;
 	grain = weighted(tenant, ROTA_FAIR_GRAIN_NS);
-	if (vtime_before(d->v + grain, f->clock))
-		advance(d, c->domain, f->clock, now);
+	tag = fair_next(c, c->served, f);
+	if (vtime_before(d->v + grain, tag))
+		advance(d, c->domain, tag, now);
+	fair_book(c, tenant, now);
 	other = cpu_ctx(d->ahead);
 	ahead = other && other->gives_way ? fair_ctx(other->served) : NULL;
 	if (!ahead || vtime_before(ahead->clock + grain, f->clock))
@@ -160,11 +192,14 @@ static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	bool is_shared = is_shared_tenant(tenant_of(tenant_id));
 
 	if (!c)
 		return 0;
+	if (!is_shared || c->lasting != tenant_id)
+		fair_ends(cpu);
 	c->served = ROTA_NONE;
-	if (is_shared_tenant(tenant_of(tenant_id))) {
+	if (is_shared) {
 		c->served = c->lasting = tenant_id;
 		c->served_since = now;
 	}

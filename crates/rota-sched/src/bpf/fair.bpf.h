@@ -20,7 +20,8 @@
 
 /* Tasks of a line that are looked at for one that may run here, and is not overtaken by its tenant. */
 #define FAIR_LOOKS 4
-/* CPUs that are looked at for one that gives way, besides the known ones. */
+/* CPUs that are looked at for one that gives way, besides its own: those that domains know, and others in turn. */
+#define FAIR_HINTS   4
 #define FAIR_SAMPLES 3
 
 /* In which line a task is its tenant's front. */
@@ -95,102 +96,119 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
 		return;
 	c->prev_tenant = c->served;
 	c->has_bound = true;
-	c->bound = f->clock + c->pending[c->served % FAIR_PENDING].vtime -
-		   weighted(tenant, ran < ROTA_FAIR_SLICE_NS ? 2 * ROTA_FAIR_SLICE_NS : ROTA_FAIR_SLICE_NS);
+	c->bound = fair_next(c, c->served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
 	c->prev_spent = ran >= max_time(quantum(q->nr_runnable), ROTA_FAIR_SLICE_NS);
 }
 
+/* By how much a front of another domain has to come before: its data are in that one's cache. If it has waited for a
+ * rotation already, as when its line's CPUs are all reserved, it comes before one that has about the same tag. */
+static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct cpu_ctx *c, struct task_ctx *t)
+{
+	if (c->now - t->waits_since < ROTA_ROTATION_NS)
+		return weighted(tenant, ROTA_FAIR_SLICE_NS);
+	return -weighted(tenant, ROTA_FAIR_GRAIN_NS);
+}
+
 /*
- * Whether the first task of a line, or of those bound here, that may run here comes before what bounds this pick; if
- * so, it is what the pick is bound by from now on. Who has a tag that its tenant has left behind is sent to its place
- * first. Another domain's has to come by a minimum slice before, as its data are in that one's cache; if it has waited
- * for a rotation already, as when its line's CPUs are all reserved, it comes before one that has about the same tag.
+ * The tenant whose task, among the first of a line, or of those bound here, may run here and comes before all that this
+ * pick has seen; the pick is bound by it from now on. ROTA_NONE: there is none. A line is ordered by clocks, and the
+ * tags are known only now, with what is booked. Who has a clock in the line that has gone on is sent to its place.
  */
-__noinline bool fair_comes(u32 cpu, u64 dsq, bool abroad)
+__noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 i, tenant = ROTA_NONE;
+	u32 i, found = ROTA_NONE;
 	struct bpf_iter_scx_dsq it;
-	u64 tag = 0, margin = 0;
 	struct task_struct *p;
 
 	if (!c || scx_bpf_dsq_nr_queued(dsq) <= 0)
-		return false;
+		return ROTA_NONE;
 	if (bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		bpf_iter_scx_dsq_destroy(&it);
-		return false;
+		return ROTA_NONE;
 	}
 	bpf_for (i, 0, FAIR_LOOKS) {
+		struct rota_tenant *tenant;
 		struct task_ctx *t;
 		struct fair_ctx *f;
-		bool stale;
+		u64 tag;
 
 		p = bpf_iter_scx_dsq_next(&it);
 		if (!p)
 			break;
 		t = task_ctx(p);
+		tenant = t ? tenant_of(t->m.tenant) : NULL;
 		f = t ? fair_ctx(t->m.tenant) : NULL;
-		if (!f || !may_run_here(p, cpu))
+		if (!f || !tenant || !may_run_here(p, cpu))
 			continue;
-		stale = vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock);
-		if (stale) {
+		if (vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
 			t->tag = f->clock;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
-		if (tenant == ROTA_NONE || vtime_before(t->tag, tag)) {
-			struct rota_tenant *owner = tenant_of(t->m.tenant);
-
-			tenant = t->m.tenant;
-			tag = t->tag;
-			margin = !abroad || !owner			      ? 0
-				 : c->now - t->waits_since < ROTA_ROTATION_NS ? weighted(owner, ROTA_FAIR_SLICE_NS)
-									      : -weighted(owner, ROTA_FAIR_GRAIN_NS);
-		}
-		if (!stale)
-			break;
+		tag = fair_next(c, t->m.tenant, f) + t->tag - f->clock;
+		if (t->m.tenant == c->prev_tenant
+			    ? !c->prev_spent
+			    : c->has_bound &&
+				      !vtime_before(
+					      tag + (abroad && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0),
+					      c->bound))
+			continue;
+		c->has_bound = true;
+		c->bound = tag;
+		found = t->m.tenant;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	if (tenant == ROTA_NONE)
+	return found;
+}
+
+/* Takes the tenant's front from a line: it gets another one. If it is gone meanwhile, the first of the line. */
+__noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 until)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool moved = false;
+	u32 i;
+
+	if (!c)
 		return false;
-	if (tenant == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag + margin, c->bound))
-		return false;
-	c->has_bound = true;
-	c->bound = tag;
+	if (!bpf_iter_scx_dsq_new(&it, DSQ_SHARED(domain), 0)) {
+		bpf_for (i, 0, 2 * FAIR_LOOKS) {
+			struct task_ctx *t;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			if (!p)
+				break;
+			t = task_ctx(p);
+			if (!t || t->m.tenant != tenant_id || !may_run_here(p, cpu))
+				continue;
+			leaves_line(t);
+			moved = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
+			break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	fair_promote(domain, tenant_id);
+	if (!moved)
+		return serve(cpu, DSQ_SHARED(domain), level, until);
+	c->keeps_prev = false;
+	c->picked = level;
+	c->until_ns = until;
 	return true;
 }
 
-/* Takes the first of a line: its tenant gets another front. */
-__noinline bool fair_take(u32 cpu, u32 domain, u32 level, u64 until)
-{
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	struct task_ctx *t;
-	u32 tenant = ROTA_NONE;
-
-	if (!bpf_iter_scx_dsq_new(&it, DSQ_SHARED(domain), 0) && (p = bpf_iter_scx_dsq_next(&it)) &&
-	    may_run_here(p, cpu)) {
-		t = task_ctx(p);
-		if (t && t->in_line) {
-			tenant = t->m.tenant;
-			leaves_line(t);
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	if (tenant != ROTA_NONE)
-		fair_promote(domain, tenant);
-	return serve(cpu, DSQ_SHARED(domain), level, until);
-}
-
-/* Whether anyone waits that this CPU could take. */
-__noinline bool fair_anyone(u32 cpu, u32 own)
+/* Whether anyone waits that this CPU could take, or has a short time ago: what is found then has to be known. */
+__noinline bool fair_anyone(u32 cpu, u64 now)
 {
 	u32 domain;
 
-	if (scx_bpf_dsq_nr_queued(DSQ_SHARED(own)) > 0 || scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) > 0)
+	if (scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) > 0)
 		return true;
 	bpf_for (domain, 0, settings.nr_domains) {
-		if (scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0)
+		struct fair_domain *d = fair_domain(domain);
+
+		if (d && (now - d->waited < ROTA_ROTATION_NS || scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0))
 			return true;
 	}
 	return false;
@@ -202,25 +220,30 @@ static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u64 until)
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
 	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
 
-	if (!prev_waits && !fair_anyone(cpu, c->domain))
+	if (!prev_waits && !fair_anyone(cpu, c->now))
 		return until;
-	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 2) * ROTA_FAIR_SLICE_NS + phase);
+	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
 }
 
-/* Takes from another domain's line: one is looked at, another each time; or all, if there is nothing at home. */
+/*
+ * Takes from another domain's line: one is looked at, another each time; or all, if there is nothing at home, or a
+ * thread has asked for this CPU, which may be behind a sibling that waits elsewhere.
+ */
 __noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 i, looks;
+	u32 i, looks, tenant;
 
 	if (!c)
 		return false;
-	looks = c->has_bound ? 1 : settings.nr_domains;
+	looks = c->has_bound && c->gives_way ? 1 : settings.nr_domains;
 	bpf_for (i, 0, looks) {
 		u32 domain = c->visits = (c->visits + 1) % (settings.nr_domains ?: 1);
 
-		if (domain != c->domain && fair_comes(cpu, DSQ_SHARED(domain), true) &&
-		    fair_take(cpu, domain, level, until))
+		if (domain == c->domain)
+			continue;
+		tenant = fair_comes(cpu, DSQ_SHARED(domain), true);
+		if (tenant != ROTA_NONE && fair_take(cpu, domain, tenant, level, until))
 			return true;
 	}
 	return false;
@@ -230,7 +253,7 @@ __noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
 __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	bool bound, line;
+	u32 bound, line;
 
 	if (!c)
 		return false;
@@ -241,7 +264,8 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	bound = fair_comes(cpu, DSQ_BOUND(cpu), false);
 	line = fair_comes(cpu, DSQ_SHARED(c->domain), false);
 	if ((settings.nr_domains > 1 && fair_migrate(cpu, level, until)) ||
-	    (line && fair_take(cpu, c->domain, level, until)) || (bound && serve(cpu, DSQ_BOUND(cpu), level, until))) {
+	    (line != ROTA_NONE && fair_take(cpu, c->domain, line, level, until)) ||
+	    (bound != ROTA_NONE && serve(cpu, DSQ_BOUND(cpu), level, until))) {
 		c->until_ns = fair_until(c, cpu, until);
 		return true;
 	}
@@ -253,12 +277,12 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	return true;
 }
 
-/* By how much CPU `cpu` runs ahead of a request with this tag that may take it; 0: it may not. */
-static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag, u64 now)
+/* By how much a CPU's tenant is ahead of a request with this tag that may take it; 0: it may not. */
+static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag)
 {
 	struct rota_tenant *tenant;
 	struct fair_ctx *f;
-	u64 slices;
+	u64 next;
 
 	if (!c->gives_way || c->housekeeping || c->exclusive)
 		return 0;
@@ -268,38 +292,41 @@ static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag,
 	f = fair_ctx(c->served);
 	if (c->level != ROTA_LEVEL_SHARED || c->served == tenant_id || !tenant || !f)
 		return 0;
-	slices = now - c->served_since < ROTA_FAIR_SLICE_NS ? 2 : 1;
-	if (!vtime_before(tag, f->clock - slices * weighted(tenant, ROTA_FAIR_SLICE_NS)))
-		return 0;
-	return f->clock - tag;
+	next = f->clock + f->booked - c->booked - weighted(tenant, ROTA_FAIR_SLICE_NS);
+	return vtime_before(tag, next) ? next - tag : 0;
+}
+
+/* The CPU to look at after `i` others for one that gives way; ROTA_NONE: none. */
+static __always_inline u32 fair_candidate(struct cpu_ctx *own, u32 i)
+{
+	u32 nr_domains = settings.nr_domains ?: 1;
+	struct fair_domain *d;
+
+	if (!i)
+		return own->number;
+	if (i > FAIR_HINTS)
+		return own->sampled = (own->sampled + 1) % nr_host_cpus;
+	d = i <= nr_domains ? fair_domain((own->domain + i - 1) % nr_domains) : NULL;
+	return d ? d->ahead : ROTA_NONE;
 }
 
 /*
  * A CPU that a thread with this tag may take from another tenant, and that nobody else takes: its own, the one that
- * is known to be furthest ahead, or one of a few others.
+ * its domain or another one knows to be furthest ahead, or one of a few others.
  */
-__noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag, u64 now)
+__noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag)
 {
 	struct cpu_ctx *own = cpu_ctx(cpu), *best = NULL;
-	struct fair_domain *d = own ? fair_domain(own->domain) : NULL;
 	u32 i, found = ROTA_NONE;
 	u64 most = 0;
 
-	if (!d)
+	if (!own)
 		return ROTA_NONE;
-	bpf_for (i, 0, 2 + FAIR_SAMPLES) {
-		struct cpu_ctx *c;
-		u32 other = cpu;
-		u64 ahead;
+	bpf_for (i, 0, 1 + FAIR_HINTS + FAIR_SAMPLES) {
+		u32 other = fair_candidate(own, i);
+		struct cpu_ctx *c = cpu_ctx(other);
+		u64 ahead = c ? runs_ahead(c, tenant_id, tag) : 0;
 
-		if (i == 1)
-			other = d->ahead;
-		else if (i > 1)
-			other = own->sampled = (own->sampled + 1) % nr_host_cpus;
-		c = cpu_ctx(other);
-		if (!c)
-			continue;
-		ahead = runs_ahead(c, tenant_id, tag, now);
 		if (ahead <= most || !may_run_on(p, other))
 			continue;
 		most = ahead;
@@ -326,6 +353,7 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, b
 {
 	u32 cpu = scx_bpf_task_cpu(p), other = ROTA_NONE;
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_ctx *f;
 
 	if (!c)
 		return cpu;
@@ -333,8 +361,9 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, b
 		other = cpu;
 	if (!wakes)
 		other = idle_open_cpu(p);
-	if (other == ROTA_NONE)
-		other = fair_victim(p, cpu, t->m.tenant, t->tag, now);
+	f = fair_ctx(t->m.tenant);
+	if (other == ROTA_NONE && f)
+		other = fair_victim(p, cpu, t->m.tenant, t->tag + f->booked);
 	if (other != ROTA_NONE) {
 		c = cpu_ctx(other);
 		if (c)
@@ -375,16 +404,20 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	struct fair_ctx *f = fair_ctx(tenant_id);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct fair_place *place = c ? fair_place(c->domain, tenant_id) : NULL;
+	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
+	u64 now = bpf_ktime_get_ns();
 
-	if (!place || !tenant || !f)
+	if (!place || !tenant || !f || !d)
 		return DSQ_PINNED(cpu);
+	if (now - d->waited > ROTA_FAIR_GRAIN_NS)
+		d->waited = now;
 	t->tag = fair_tag(p, t, tenant, f->clock);
 	if (is_restricted(p))
 		return DSQ_BOUND(cpu);
 	if (__sync_val_compare_and_swap(&place->front, 0, 1))
 		return DSQ_QUEUE(tenant->first_queue);
 	t->in_line = IN_LINE(tenant_id, c->domain);
-	t->waits_since = bpf_ktime_get_ns();
+	t->waits_since = now;
 	return DSQ_SHARED(c->domain);
 }
 

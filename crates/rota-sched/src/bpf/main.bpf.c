@@ -348,8 +348,10 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	settle_task(p, t, cpu, runnable, now);
 	c->served = ROTA_NONE;
 	stops_serving(c, now);
-	if (runnable)
+	if (runnable) {
+		fair_ends(cpu); /* dispatch has chosen another one, or was not asked */
 		gives_way(c, p, t);
+	}
 }
 
 void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
@@ -361,6 +363,7 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 		return;
 	settle_other(c, cpu, now);
 	if (idle) {
+		fair_ends(cpu);
 		c->level = ROTA_LEVEL_IDLE;
 		c->idle_since = now;
 		return;

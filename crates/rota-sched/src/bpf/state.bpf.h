@@ -52,17 +52,10 @@ struct queue_ctx {
 	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
 };
 
-#define FAIR_PENDING 4
-
-/* Service on one CPU of one tenant that is not yet in its clock. */
-struct fair_pending {
-	u64 vtime;
-	u32 tenant;
-};
-
 /* A shared tenant: written by the CPUs that serve it, a grain at a time. */
 struct fair_ctx {
 	u64 clock;   /* its service by its weight */
+	u64 booked;  /* the same of what CPUs are about to give it */
 	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
@@ -72,7 +65,8 @@ struct fair_domain {
 	u64 v_since;
 	u64 v_before; /* a credit's length before that at least */
 	u64 remembered;
-	u32 ahead; /* a CPU that serves the tenant that is furthest ahead: a hint */
+	u64 waited; /* when a thread was last sent to wait here */
+	u32 ahead;  /* a CPU that serves the tenant that is furthest ahead: a hint */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Of one tenant in one line. */
@@ -144,11 +138,12 @@ struct cpu_ctx {
 	u32 sibling; /* another CPU of its core; itself if there is none */
 	u32 served;  /* the shared tenant; ROTA_NONE: none */
 	u32 gives_way;
-	u32 lasting; /* the one served last */
+	u32 lasting; /* the one served last: the following two are its virtual time */
+	u64 booked;
+	u64 unsettled; /* used, and not yet in its clock */
 	u64 served_since;
 	u32 sampled;
 	u32 visits; /* the domain looked at last */
-	struct fair_pending pending[FAIR_PENDING];
 	/* One run of dispatch: what a pick has to come before. */
 	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
 	bool prev_spent; /* it is its siblings' turn */

@@ -319,18 +319,24 @@ impl Kernel<'_> {
         iter.vtime = Some(vtime);
     }
 
-    /// `scx_bpf_dsq_move_vtime`: from the queue that is gone through to another one. False if the task has left it.
-    pub fn iter_move_vtime(&mut self, iter: &mut DsqIter, task: TaskId, dsq: u64, enq_flags: u64) -> bool {
-        let vtime = iter.vtime.take();
+    /// `scx_bpf_dsq_move`: from the queue that is gone through to another one. False if the task has left it.
+    pub fn iter_move(&mut self, iter: &DsqIter, task: TaskId, dsq: u64, enq_flags: u64) -> bool {
         if self.ext.task(task).place != Place::Dsq(iter.dsq) {
             return false;
         }
         debug_assert_eq!(self.machine.task(task).state, State::Queued);
-        let entry = self.ext.task(task);
-        entry.vtime = vtime.unwrap_or(entry.vtime);
         self.unqueue(task);
-        self.send(task, dsq, enq_flags | BY_VTIME);
+        self.send(task, dsq, enq_flags);
         true
+    }
+
+    /// `scx_bpf_dsq_move_vtime`: the same into a queue that is ordered by virtual time.
+    pub fn iter_move_vtime(&mut self, iter: &mut DsqIter, task: TaskId, dsq: u64, enq_flags: u64) -> bool {
+        let entry = self.ext.task(task);
+        if entry.place == Place::Dsq(iter.dsq) {
+            entry.vtime = iter.vtime.take().unwrap_or(entry.vtime);
+        }
+        self.iter_move(iter, task, dsq, enq_flags | BY_VTIME)
     }
 }
 

@@ -44,8 +44,9 @@ impl Bound {
 
     /// The scheduler's, on so many CPUs with so many lines (docs/FAIRNESS.md).
     pub fn of_lines(cpus: u32, lines: u32, slice_ns: u64) -> Bound {
-        let (cpus, abroad) = (u64::from(cpus), u64::from(lines > 1));
-        Bound { slice_ns, times: 1_000 * (2 * u64::from(lines) * cpus + 1 + abroad) + 250 * cpus }
+        let (cpus, lines) = (u64::from(cpus), u64::from(lines));
+        let slices = if lines == 1 { cpus + 3 } else { (lines + 1) * cpus + 4 };
+        Bound { slice_ns, times: 1_000 * slices + 125 * cpus }
     }
 
     fn of(&self, first: u32, second: u32) -> u128 {

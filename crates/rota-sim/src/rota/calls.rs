@@ -306,6 +306,17 @@ extern "C" fn scx_bpf_dsq_move_set_vtime(iter: &mut Option<DsqIter>, vtime: u64)
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_dsq_move(
+    iter: &mut Option<DsqIter>,
+    task: *const TaskStruct,
+    dsq: u64,
+    enq_flags: u64,
+) -> bool {
+    let Some(iter) = iter else { return false };
+    context().kernel.iter_move(iter, id(task), dsq, enq_flags)
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_dsq_move_vtime(
     iter: &mut Option<DsqIter>,
     task: *const TaskStruct,

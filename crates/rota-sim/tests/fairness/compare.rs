@@ -11,7 +11,7 @@ use crate::scenarios::{MS, advance, count, draw, start};
 const WINDOW_MS: u64 = 1_000;
 
 /// No tenant receives more or less than by the definition by more of its fair share.
-const LIMIT_PER_MILLE: u64 = 500;
+const LIMIT_PER_MILLE: u64 = 300;
 
 /// What each tenant received, in ns.
 fn received(seed: u64, policy: &str) -> Vec<u64> {

@@ -471,6 +471,10 @@ struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it)
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it)
 {
 }
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags)
+{
+	exit(1);
+}
 bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags)
 {
 	exit(1);
