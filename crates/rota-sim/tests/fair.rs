@@ -12,6 +12,7 @@ use rota_sim::programs::{Hog, Periodic};
 use rota_sim::rota::Rota;
 use rota_sim::scenario::{Options, Outcome, Scenario};
 use rota_sim::{Costs, CpuId, CpuMask, Simulation, TaskSpec, Tenants, apart};
+use rotad::life::Event;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -127,10 +128,13 @@ fn start(cpus: u32, weights: (u32, u32)) -> (Run, Tenants) {
     start_with(host(cpus, weights))
 }
 
-fn start_with(text: String) -> (Run, Tenants) {
+fn model(text: String) -> Model {
     let source = Source { path: "rota.toml".into(), text };
-    let topology = Topology::flat(&CpuSet::default());
-    let model: Model = parse(&[source], &topology).unwrap_or_else(|errors| panic!("{errors}"));
+    parse(&[source], &Topology::flat(&CpuSet::default())).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn start_with(text: String) -> (Run, Tenants) {
+    let model = model(text);
     let policy = Rota::new(&model).expect("a host");
     let observers = (Metrics::default(), Sanity::new(30_000 * MS));
     let mut run = Run::new(model.host.topology.clone(), Costs::default(), 1, 1_000 * MS, policy, observers);
@@ -173,6 +177,24 @@ fn spawn(run: &mut Run, tenants: &mut Tenants, name: &str, count: u32) {
 fn assert_ratio(received: [u64; 2], ratio: f64) {
     let found = received[0] as f64 / received[1] as f64;
     assert!((found / ratio - 1.0).abs() < 0.03, "{received:?}: {found:.3} instead of {ratio}");
+}
+
+/// A configuration with other weights, while all run: who had less is owed nothing for it, and who had more owes nothing.
+#[test]
+fn weights_may_change_at_any_time() {
+    apart(|| {
+        let (mut run, mut tenants) = start(4, (100, 100));
+        spawn(&mut run, &mut tenants, "one", 6);
+        spawn(&mut run, &mut tenants, "other", 5);
+        advance(&mut run, 1_000 * MS);
+        for (weights, ratio) in [((400, 100), 4.0), ((50, 100), 0.5), ((10, 1_000), 0.01), ((100, 100), 1.0)]
+        {
+            let model = model(host(4, weights));
+            run.act(|run| run.policy.tell(&mut run.machine, Event::Configured(model)));
+            advance(&mut run, 20 * MS);
+            assert_ratio(received(&mut run, &tenants, 4_000 * MS), ratio);
+        }
+    });
 }
 
 #[test]
