@@ -179,7 +179,7 @@ fn assert_ratio(received: [u64; 2], ratio: f64) {
     assert!((found / ratio - 1.0).abs() < 0.03, "{received:?}: {found:.3} instead of {ratio}");
 }
 
-/// A configuration with other weights, while all run: who had less is owed nothing for it, and who had more owes nothing.
+/// A configuration with other weights, while all run: who had less is owed nothing for it, who had more owes nothing.
 #[test]
 fn weights_may_change_at_any_time() {
     apart(|| {
