@@ -81,7 +81,7 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 
 /*
  * What a pick has to come before: the present thread, if it would go on. It goes on until its tenant is ahead by a
- * minimum slice; before it has had that, by two, as then it only has what others have left for a moment.
+ * minimum slice, without what is left of this CPU's own booking.
  */
 static __always_inline void bound_by_prev(struct cpu_ctx *c)
 {
@@ -100,8 +100,10 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
 	c->prev_spent = ran >= max_time(quantum(q->nr_runnable), ROTA_FAIR_SLICE_NS);
 }
 
-/* By how much a front of another domain has to come before: its data are in that one's cache. If it has waited for a
- * rotation already, as when its line's CPUs are all reserved, it comes before one that has about the same tag. */
+/*
+ * By how much a front of another domain has to come before: its data are in that one's cache. If it has waited for a
+ * rotation already, as when its line's CPUs are all reserved, it comes before one that has about the same tag.
+ */
 static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct cpu_ctx *c, struct task_ctx *t)
 {
 	if (c->now - t->waits_since < ROTA_ROTATION_NS)
@@ -131,7 +133,7 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 		struct rota_tenant *tenant;
 		struct task_ctx *t;
 		struct fair_ctx *f;
-		u64 tag;
+		u64 tag, margin;
 
 		p = bpf_iter_scx_dsq_next(&it);
 		if (!p)
@@ -147,12 +149,9 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
 		tag = fair_next(c, t->m.tenant, f) + t->tag - f->clock;
-		if (t->m.tenant == c->prev_tenant
-			    ? !c->prev_spent
-			    : c->has_bound &&
-				      !vtime_before(
-					      tag + (abroad && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0),
-					      c->bound))
+		margin = abroad && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
+		if (t->m.tenant == c->prev_tenant ? !c->prev_spent
+						  : c->has_bound && !vtime_before(tag + margin, c->bound))
 			continue;
 		c->has_bound = true;
 		c->bound = tag;
