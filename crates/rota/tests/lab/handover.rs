@@ -45,6 +45,9 @@ const CUT: f64 = 0.01;
 /// a slot begins and ends late by what is left of another CPU's turn, and if their turns fall together with the slots,
 /// each of the fifty slots in a second does.
 const TURNS: f64 = 50.0 * 0.002;
+/// In a second: the window of three cuts one at either end, and what is beyond that is not traced.
+/// Three too many in such a window were seen.
+const MOVES: f64 = 2.0;
 
 fn plan_of(config: &str) -> (Model, Plan) {
     let source = Source { path: "rota.toml".into(), text: config.to_owned() };
@@ -125,7 +128,7 @@ fn all_are_served(config: &str, kernel: &'static str, method: Method) {
         assert!(share + lost > promised - CUT, "{share} and {lost}: {status:?}");
         assert!((share - promised).abs() < TURNS, "{share}: {status:?}");
         let (migrations, planned) = (window.migrations(name), hand_overs(&plan, number));
-        assert!((migrations - planned).abs() <= 1.0, "{migrations} of {planned} in a second: {status:?}");
+        assert!((migrations - planned).abs() <= MOVES, "{migrations} of {planned} in a second: {status:?}");
     }
 }
 

@@ -6,6 +6,10 @@ use serde_json::Value;
 
 use crate::guest::{Guest, NEWEST, script};
 
+/// By how much a tenant's CPU time may differ, as a part of it: a second of a small machine is recorded, and what was
+/// recorded differs from guest to guest. Up to 0.084 was seen.
+const CPU_TIME: f64 = 0.15;
+
 #[test]
 #[ignore = "boots a guest"]
 fn a_mix_recorded_under_eevdf_is_replayed() {
@@ -31,7 +35,7 @@ fn a_mix_recorded_under_eevdf_is_replayed() {
         let tenant = tenants.iter().find(|tenant| tenant["tenant"] == name);
         let ratio = tenant.unwrap_or_else(|| panic!("no {name} in {found}"))["cpu_share"]["ratio"].as_f64();
         assert!(
-            ratio.is_some_and(|ratio| (0.9..1.1).contains(&ratio)),
+            ratio.is_some_and(|ratio| (1.0 - CPU_TIME..1.0 + CPU_TIME).contains(&ratio)),
             "{name}: {ratio:?} times its CPU time"
         );
     }
