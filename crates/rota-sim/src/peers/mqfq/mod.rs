@@ -201,9 +201,13 @@ impl Mqfq {
 
     /// The next one that should run, and where.
     fn placement(&self, machine: &Machine, but: Option<CpuId>) -> Option<(TaskId, CpuId)> {
+        let queued = self.queues.iter().zip(&self.tags.flows).filter(|(queue, _)| !queue.is_empty());
+        let least = queued.map(|(_, flow)| flow.finish).min()?;
+        let serves_larger = |&cpu: &CpuId| Some(cpu) != but && self.start_tag(cpu) > least;
         let open: Vec<CpuId> = (0..machine.nr_cpus())
             .map(CpuId)
-            .filter(|&cpu| Some(cpu) != but && self.is_open(machine, cpu))
+            .filter(serves_larger)
+            .filter(|&cpu| self.is_open(machine, cpu))
             .collect();
         let largest = open.iter().map(|&cpu| self.start_tag(cpu)).max()?;
         let waiting = self.waiting().into_iter().filter(|(tag, _)| *tag < largest);

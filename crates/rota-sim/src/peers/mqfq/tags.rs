@@ -18,6 +18,8 @@ pub fn virtual_time(ns: u64, weight: u32) -> Tag {
 pub struct Flow {
     /// As `cpu.weight`.
     pub weight: u32,
+    /// A minimum slice of it.
+    slice: Tag,
     /// The finish tag of its last request, and so the start tag of its next one.
     pub finish: Tag,
     /// Threads that run or would run: it is backlogged if there are any.
@@ -31,8 +33,7 @@ impl Flow {
     ///
     /// These follow one another by a slice each, so the largest is one below the last finish tag.
     pub fn virtual_time(&self) -> Option<Tag> {
-        let slice = virtual_time(MIN_SLICE_NS, self.weight);
-        (self.serving > 0).then(|| self.finish.saturating_sub(slice))
+        (self.serving > 0).then(|| self.finish.saturating_sub(self.slice))
     }
 }
 
@@ -46,10 +47,11 @@ pub struct Tags {
 impl Tags {
     /// A tenant's, which is made if it is new, and has this weight from now on.
     pub fn flow(&mut self, tenant: usize, weight: u32) -> &mut Flow {
-        let none = Flow { weight, finish: 0, runnable: 0, serving: 0 };
+        let none = Flow { weight, slice: 0, finish: 0, runnable: 0, serving: 0 };
         self.flows.resize(self.flows.len().max(tenant + 1), none);
-        self.flows[tenant].weight = weight;
-        &mut self.flows[tenant]
+        let flow = &mut self.flows[tenant];
+        (flow.weight, flow.slice) = (weight, virtual_time(MIN_SLICE_NS, weight));
+        flow
     }
 
     /// System virtual time: the largest start tag in service, or the tag of a backlogged tenant of which nothing is in
