@@ -3,14 +3,14 @@
 
 use rota_sim::apart;
 
-use crate::scenarios::{MS, Shared, advance, count, draw, scenario, start};
+use crate::scenarios::{MS, Shared, advance, draw, scenario, seeds, start};
 
 /// Seeds with which the definition or the observer was wrong once.
 const FOUND: [u64; 6] = [25, 34, 74, 97, 211, 443];
 
 #[test]
 fn the_definition_keeps_the_bound() {
-    for seed in (0..count(16)).chain(FOUND) {
+    for seed in seeds(16).chain(FOUND) {
         apart(|| {
             let scenario = draw(seed);
             let mut run = start(&scenario, "mqfq");
@@ -26,7 +26,7 @@ fn the_definition_keeps_the_bound() {
 #[test]
 fn rota_keeps_its_bound() {
     let mut worst = (0, 0);
-    for seed in 0..count(16) {
+    for seed in seeds(16) {
         apart(|| {
             let mut run = start(&draw(seed), "rota");
             advance(&mut run, 400 * MS);

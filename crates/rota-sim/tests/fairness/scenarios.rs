@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::ops::RangeInclusive;
 
 use rota_model::Class;
 use rota_model::config::Source;
-use rota_sim::observe::{Bound, Fairness, Metrics, Sanity, Waits};
+use rota_sim::observe::{Bound, Fairness, Metrics, Observer, Sanity, Waits};
 use rota_sim::peers::mqfq::{HORIZON_NS, MIN_SLICE_NS};
 use rota_sim::policies::{self, Contender};
 use rota_sim::scenario::Scenario;
-use rota_sim::{Rng, Simulation, Tenants};
+use rota_sim::{Rng, Simulation, Tenants, UnitId};
 
 pub const MS: u64 = 1_000_000;
 
@@ -17,7 +18,7 @@ pub const MS: u64 = 1_000_000;
 const ROTA_HORIZON_NS: u64 = 200 * MS;
 
 /// A thread that waits longer is starved.
-const WATCHDOG_NS: u64 = 30_000 * MS;
+pub const WATCHDOG_NS: u64 = 30_000 * MS;
 
 pub type Run = Simulation<Box<dyn Contender>, (Metrics, Sanity, (Fairness, Waits))>;
 
@@ -49,9 +50,15 @@ pub fn parse(text: String) -> Scenario {
     Scenario::parse(&source).unwrap_or_else(|errors| panic!("{errors}\n{}", source.text))
 }
 
-/// How many scenarios are drawn, unless `ROTA_FAIR_SCENARIOS` has another number.
-pub fn count(usual: u64) -> u64 {
-    std::env::var("ROTA_FAIR_SCENARIOS").map_or(usual, |count| count.parse().expect("a number of scenarios"))
+/// The seeds of the scenarios that are drawn: so many from 0 on, unless `ROTA_FAIR_SCENARIOS` has another number, or
+/// the first and the last one (`100-199`).
+pub fn seeds(usual: u64) -> RangeInclusive<u64> {
+    let Ok(drawn) = std::env::var("ROTA_FAIR_SCENARIOS") else { return 0..=usual - 1 };
+    let number = |text: &str| text.parse().expect("ROTA_FAIR_SCENARIOS is a number, or two: FIRST-LAST");
+    match drawn.split_once('-') {
+        Some((first, last)) => number(first)..=number(last),
+        None => 0..=number(&drawn) - 1,
+    }
 }
 
 /// 4 to 48 CPUs, 2 to 5 tenants, and as many threads as twice the CPUs at most in each.
@@ -92,9 +99,7 @@ fn shared(rng: &mut Rng, cpus: u32) -> Shared {
 
 /// Under a policy that has settled, watched from then on. In a thread that has had none before.
 pub fn start(scenario: &Scenario, policy: &str) -> Run {
-    let entry = policies::find(policy).unwrap_or_else(|| panic!("no policy {policy:?}"));
-    let topology = scenario.model.host.topology.clone();
-    let made = (entry.make)(&scenario.model).unwrap_or_else(|error| panic!("{policy}: {error:#}"));
+    let topology = &scenario.model.host.topology;
     let cpus = topology.places.len() as u32;
     let slice_ns = MIN_SLICE_NS + scenario.costs.late_ns();
     let caches: BTreeSet<u32> = topology.places.iter().map(|place| place.cache).collect();
@@ -103,12 +108,29 @@ pub fn start(scenario: &Scenario, policy: &str) -> Run {
         _ => Fairness::new(cpus, Bound::of_definition(cpus, slice_ns), HORIZON_NS),
     };
     let observers = (Metrics::default(), Sanity::new(WATCHDOG_NS), (fairness, Waits::default()));
-    let mut run = Run::new(topology, scenario.costs.clone(), scenario.seed, 0, made, observers);
+    let mut run = settle(scenario, policy, observers, |of, unit, weight| of.2.0.tenant(unit, weight));
+    run.observer.0.begin(&mut run.machine);
+    run.observer.2.0.begin(&run.machine);
+    run.observer.2.1.begin(&run.machine);
+    run
+}
+
+/// Watched by whoever is to watch it, to whom each tenant is named with its unit and weight. It sees the policy settle.
+pub fn settle<O: Observer>(
+    scenario: &Scenario,
+    policy: &str,
+    observers: O,
+    named: impl Fn(&mut O, UnitId, u32),
+) -> Simulation<Box<dyn Contender>, O> {
+    let entry = policies::find(policy).unwrap_or_else(|| panic!("no policy {policy:?}"));
+    let made = (entry.make)(&scenario.model).unwrap_or_else(|error| panic!("{policy}: {error:#}"));
+    let topology = scenario.model.host.topology.clone();
+    let mut run = Simulation::new(topology, scenario.costs.clone(), scenario.seed, 0, made, observers);
     let mut tenants = Tenants::new(&mut run.machine, &scenario.model);
     for home in tenants.homes() {
         run.act(|run| run.policy.appears(&mut run.machine, home));
         if let Class::Shared { weight } = home.tenant.class {
-            run.observer.2.0.tenant(home.first_unit, weight);
+            named(&mut run.observer, home.first_unit, weight);
         }
     }
     for member in scenario.members(&mut run) {
@@ -124,14 +146,11 @@ pub fn start(scenario: &Scenario, policy: &str) -> Run {
         until_ns += 100 * MS;
         run.run_until(until_ns);
     }
-    run.observer.0.begin(&mut run.machine);
-    run.observer.2.0.begin(&run.machine);
-    run.observer.2.1.begin(&run.machine);
     run
 }
 
 /// Simulates so many ns more.
-pub fn advance(run: &mut Run, ns: u64) {
+pub fn advance<O: Observer>(run: &mut Simulation<Box<dyn Contender>, O>, ns: u64) {
     let until_ns = run.machine.now_ns() + ns;
     run.run_until(until_ns);
 }

@@ -7,7 +7,7 @@ use rota_sim::peers::mqfq::{HORIZON_NS, QUANTUM_NS};
 use rota_sim::scenario::Scenario;
 use rota_sim::{Tenants, UnitId};
 
-use crate::scenarios::{MS, Run, advance, count, draw, parse, start};
+use crate::scenarios::{MS, Run, advance, draw, parse, seeds, start};
 
 /// The longest waits of each tenant's threads, in the configuration's order but for the system's.
 fn longest(run: &mut Run, tenants: u32) -> Vec<Longest> {
@@ -32,7 +32,7 @@ fn bounds(scenario: &Scenario, run: &Run) -> Vec<u64> {
 
 #[test]
 fn everybody_runs_under_the_definition() {
-    for seed in 0..count(8) {
+    for seed in seeds(8) {
         apart(|| {
             let scenario = draw(seed);
             let mut run = start(&scenario, "mqfq");
