@@ -14,9 +14,13 @@
 //! - While none of them waits for a CPU, the tenant is limited by its own parallelism: no policy could give it more.
 //!   What another one gains on it then is not counted against anybody. It is *owed*, and may be made good later, which
 //!   is no unfairness either.
-//! - What it falls behind in this way also counts against what others were ahead of it before: it could have made that
+//! - When it falls behind in this way, it is owed what others were ahead of it before, too: it could have made that
 //!   good now. Else all the moments that its threads take to be dispatched would add up for a tenant that has not the
 //!   threads to use its share. Nobody is owed more than its share of the horizon.
+//! - What others gain while it is limited is owed to it even if it was ahead of them, unless they are owed something
+//!   themselves. Were it taken for their regaining that, round after round, nobody would know what is owed.
+//! - Who comes begins where the tenant is that is furthest ahead, and others may be as far behind that one as their own
+//!   bound has it: they are owed that, beside the newcomer.
 
 use std::collections::BTreeMap;
 
@@ -214,16 +218,19 @@ impl Fairness {
         }
     }
 
-    /// A tenant is backlogged from now on: it begins where whoever is furthest ahead is, and so everybody is owed as
-    /// much beside it as beside that one.
+    /// A tenant is backlogged from now on: it begins where whoever is furthest ahead is, with what that one has in
+    /// service. So everybody is owed beside it what they are behind that one, which is within another bound than
+    /// theirs.
     fn comes(&mut self, place: usize) {
+        let slice_ns = self.bound.slice_ns;
+        let counted = |of: &Tenant| normalised(slice_ns * u64::from(of.running), of.weight);
         for other in (0..self.tenants.len()).filter(|other| *other != place) {
-            let of_other = |(&(first, second), pair): (&(usize, usize), &Pair)| match other {
-                _ if other == first => pair.owed[0],
-                _ if other == second => pair.owed[1],
+            let behind = |(&(first, second), pair): (&(usize, usize), &Pair)| match other {
+                _ if other == first => pair.owed[0] + pair.lead[1] + counted(&self.tenants[second]),
+                _ if other == second => pair.owed[1] + pair.lead[0] + counted(&self.tenants[first]),
                 _ => 0,
             };
-            let owed = self.pairs.iter().map(of_other).max().unwrap_or(0);
+            let owed = self.pairs.iter().map(behind).max().unwrap_or(0);
             if let Some(pair) = self.pairs.get_mut(&(place.min(other), place.max(other))) {
                 pair.owed[usize::from(other > place)] = owed;
             }
@@ -269,17 +276,19 @@ impl Pair {
     /// One has gained so much on the other.
     fn gain(&mut self, ahead: usize, gain: u128, other: &Tenant, owed_most: u128) {
         let behind = 1 - ahead;
-        let regained = gain.min(self.lead[behind]);
+        let waits = other.running < other.runnable;
+        let regained = if waits || self.owed[ahead] > 0 { gain.min(self.lead[behind]) } else { 0 };
         self.lead[behind] -= regained;
         let made_good = (gain - regained).min(self.owed[ahead]);
         self.owed[ahead] -= made_good;
-        if other.running < other.runnable {
+        if waits {
             self.lead[ahead] += gain - made_good;
             return;
         }
         let excused = gain - regained - made_good;
-        self.owed[behind] = (self.owed[behind] + excused).min(owed_most);
-        self.lead[ahead] = self.lead[ahead].saturating_sub(excused);
+        let before = excused.min(self.lead[ahead]);
+        self.lead[ahead] -= before;
+        self.owed[behind] = (self.owed[behind] + excused + before).min(owed_most);
     }
 }
 
@@ -299,5 +308,43 @@ impl Observer for Fairness {
             Event::Stops(_, task, runnable) => self.stops(machine, task, runnable),
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(unit: u32, runnable: u32, running: u32) -> Tenant {
+        Tenant { unit: UnitId(unit), weight: 100, runnable, running }
+    }
+
+    /// Each time round one waits to be dispatched, has all CPUs, and is limited by its own parallelism.
+    #[test]
+    fn what_is_owed_adds_up_round_by_round() {
+        let (waits, limited) = (tenant(0, 2, 1), tenant(0, 1, 1));
+        let mut pair = Pair::default();
+        pair.gain(0, 5, &waits, 1_000);
+        for _ in 0..100 {
+            pair.gain(1, 2, &waits, 1_000);
+            pair.gain(1, 10, &limited, 1_000);
+            pair.gain(0, 11, &waits, 1_000);
+        }
+        assert!((95..=100).contains(&pair.owed[0]), "it has fallen behind by 100: {pair:?}");
+        pair.gain(0, 95, &waits, 1_000);
+        assert!(pair.lead[0] <= 10, "which is made good: {pair:?}");
+    }
+
+    /// The first is 70 us ahead of the second, and has 3 us in service.
+    #[test]
+    fn others_are_owed_beside_who_comes_what_they_are_behind() {
+        let mut fairness = Fairness::new(4, Bound::of_definition(4, 1_000), 1_000_000);
+        (0..3).for_each(|unit| fairness.tenant(UnitId(unit), 100));
+        for (place, running) in [(0, 3), (1, 1)] {
+            (fairness.tenants[place].runnable, fairness.tenants[place].running) = (4, running);
+        }
+        fairness.pairs.insert((0, 1), Pair { lead: [normalised(70_000, 100), 0], ..Pair::default() });
+        fairness.comes(2);
+        assert_eq!(fairness.pairs[&(1, 2)].owed, [normalised(73_000, 100), 0]);
     }
 }
