@@ -346,7 +346,8 @@ static __always_inline bool is_restricted(struct task_struct *p)
 
 /*
  * The CPU for a thread that waits, at which or at whose domain it waits: one that idles, or gives way to it, and is
- * told; or else its own. One that wakes has been sent to an idle CPU if there was one.
+ * told; or else its own. One that wakes has been sent to an idle CPU if there was one. If its own idles still because a
+ * sibling that woke at the same time is on its way there, it looks further.
  */
 static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, bool wakes, u64 now)
 {
@@ -356,7 +357,8 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, b
 
 	if (!c)
 		return cpu;
-	if (wakes && c->level == ROTA_LEVEL_IDLE && !c->housekeeping && !c->exclusive)
+	if (wakes && c->level == ROTA_LEVEL_IDLE && !c->housekeeping && !c->exclusive &&
+	    __sync_lock_test_and_set(&c->gives_way, 0))
 		other = cpu;
 	if (!wakes)
 		other = idle_open_cpu(p);

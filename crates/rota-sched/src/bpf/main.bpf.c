@@ -177,6 +177,7 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
+	c->gives_way = 1;
 	c->until_ns = min_time(c->slot_end, c->look_at);
 	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
 	__sync_lock_test_and_set(&c->dozes, 1);

@@ -54,6 +54,16 @@ fn cpus_do_not_take_turns_in_herds() {
     }
 }
 
+/// Threads that wake at the same time each have a CPU. With these seeds a program whose threads wake each other had
+/// 31 % and 35 % less than by the definition: two were sent to the same idle CPU, and one asked nobody to give way.
+#[test]
+fn who_wakes_beside_a_sibling_has_a_cpu_of_its_own() {
+    for (seed, tenant) in [(1067, 0), (2099, 1)] {
+        let (mqfq, rota) = (received(seed, "mqfq")[tenant], received(seed, "rota")[tenant]);
+        assert!(rota * 100 > mqfq * 95, "seed {seed}: {rota} ns, {mqfq} by the definition");
+    }
+}
+
 /// What a tenant's service differs by, in parts per mille of its fair share and in ns.
 struct Difference {
     per_mille: u64,
