@@ -242,7 +242,7 @@ impl<K: Kernel> Scheduler<K> {
             Class::Background => shared::class::BACKGROUND,
         };
         record.kind = u32::from(spec.kind == TenantKind::Vm);
-        record.weight = if let Class::Shared { weight } = spec.class { weight } else { 100 };
+        record.weight = spec.weight();
         record.nr_vcpus = spec.vcpus;
         record.first_queue = first_queue;
         record.latency_ns = spec.class_latency_ns();
@@ -517,6 +517,19 @@ impl<K: Kernel> Scheduler<K> {
 impl TenantSpec {
     fn class_latency_ns(&self) -> u64 {
         if let Class::Reserved(reservation) = self.class { reservation.latency_ns } else { 0 }
+    }
+
+    /// By which it shares with its class: what a reserved tenant has beyond its slots goes by what it reserved, in
+    /// hundredths of a CPU.
+    fn weight(&self) -> u32 {
+        match self.class {
+            Class::Reserved(reservation) => {
+                let hundredths = u64::from(reservation.share.ppb()) * u64::from(self.vcpus) / 10_000_000;
+                u32::try_from(hundredths).unwrap_or(u32::MAX).max(1)
+            }
+            Class::Shared { weight } => weight,
+            Class::Background => 100,
+        }
     }
 }
 

@@ -1,50 +1,16 @@
 //! Mistakes that the farm has found in the scheduler, each on the smallest host that shows it.
 
+mod host;
+
 use std::rc::Rc;
 
-use rota_model::config::{Source, parse};
-use rota_model::{Model, Topology};
-use rota_sim::observe::{Metrics, UnitMetrics};
+use host::{Run, after, settle, start};
 use rota_sim::programs::sync::Semaphore;
 use rota_sim::programs::{Hog, Periodic};
-use rota_sim::rota::Rota;
-use rota_sim::{Costs, CpuId, Script, Simulation, TaskSpec, Tenants, UnitId, apart};
+use rota_sim::{CpuId, Script, TaskSpec, UnitId, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
-
-type Run = Simulation<Rota, Metrics>;
-
-fn model(text: &str) -> Model {
-    let source = Source { path: "rota.toml".into(), text: text.to_owned() };
-    parse(&[source], &Topology::default()).unwrap_or_else(|errors| panic!("{errors}"))
-}
-
-fn start(text: &str) -> (Run, Tenants) {
-    let model = model(text);
-    let policy = Rota::new(&model).expect("a host");
-    let topology = model.host.topology.clone();
-    let mut run = Run::new(topology, Costs::default(), 1, 1_000 * MS, policy, Metrics::default());
-    let tenants = Tenants::new(&mut run.machine, &model);
-    (run, tenants)
-}
-
-/// Everybody is here and served by a table; what is received is counted from now on.
-fn settle(run: &mut Run, tenants: &Tenants) {
-    for home in tenants.homes() {
-        run.act(|run| run.policy.appears(&mut run.machine, &home.tenant.name, home.cgroup));
-    }
-    while !run.policy.is_settled() {
-        run.run_until(run.machine.now_ns() + 10 * MS);
-        assert!(run.machine.now_ns() < 3_000 * MS, "{:?}", run.policy.said());
-    }
-    run.observer.begin(&mut run.machine);
-}
-
-fn after(run: &mut Run, ns: u64) -> Vec<UnitMetrics> {
-    run.run_until(run.machine.now_ns() + ns);
-    run.observer.finish(&mut run.machine)
-}
 
 fn bound(run: &Run, spec: TaskSpec, cpus: impl IntoIterator<Item = u32>) -> TaskSpec {
     TaskSpec { affinity: Some(run.machine.mask(cpus.into_iter().map(CpuId))), ..spec }

@@ -197,8 +197,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 		c->background.served = now;
 		break;
 	case ROTA_LEVEL_SECOND:
-		if (c->second_local < ROTA_LOCALS_MAX)
-			*second_budget(c, c->second_local) -= used;
+		second_charge(c, used);
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_SHARED:

@@ -145,6 +145,16 @@ __noinline int fair_charge(u32 cpu, u64 used)
 	return 0;
 }
 
+/* A reserved tenant was served here for so long beyond its slots (second.bpf.h). */
+static __always_inline void second_charge(struct cpu_ctx *c, u64 used)
+{
+	struct rota_tenant *tenant = tenant_of(c->second_tenant);
+	struct fair_ctx *f = fair_ctx(c->second_tenant);
+
+	if (tenant && f)
+		__sync_fetch_and_add(&f->clock, weighted(tenant, used));
+}
+
 /* The tenant has nothing more from this CPU for now: what is left of its turn is not booked any longer. */
 __noinline int fair_ends(u32 cpu)
 {

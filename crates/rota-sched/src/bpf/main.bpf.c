@@ -31,6 +31,7 @@
 #include "slot.bpf.h"
 #include "exclusive.bpf.h"
 #include "pick.bpf.h"
+#include "second.bpf.h"
 #include "place.bpf.h"
 #include "wake.bpf.h"
 #include "fair.bpf.h"
@@ -314,7 +315,7 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	if (is_shared_tenant(tenant))
 		fair_finish(t, tenant, q, used);
 	else
-		__sync_fetch_and_add(&q->fair_vtime, used * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE));
+		__sync_fetch_and_add(&q->fair_vtime, used);
 }
 
 /*
@@ -398,7 +399,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
 	c->sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
 	c->housekeeping = is_housekeeping(cpu);
-	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = ROTA_NONE;
+	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = c->second_tenant = ROTA_NONE;
 	c->held = c->serving = ROTA_NONE;
 	c->served = c->lasting = c->prev_tenant = ROTA_NONE;
 	c->dozes = 1; /* it may idle already */

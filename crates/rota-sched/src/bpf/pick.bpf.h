@@ -3,7 +3,7 @@
  * What a CPU runs next. First the slot's owner; then, in time that the owner leaves or nobody reserved:
  *
  *   the floor     what has waited too long for its turn (floor.bpf.h)
- *   second level  uncapped reserved tenants with a slot on this CPU: equal parts of an epoch (thesis section 4.2.2)
+ *   second level  uncapped reserved tenants with a slot on this CPU, by what they reserved (second.bpf.h)
  *   shared        tenants without a reservation, by weight (fair.bpf.h)
  *   background    what everyone else leaves, in turn
  *
@@ -15,8 +15,6 @@
 
 #include "account.bpf.h"
 #include "slot.bpf.h"
-
-#define SECOND_TRIES 4 /* local vCPUs that are asked for a turn, as what waits for one may be bound to other CPUs */
 
 /* How long a thread may run before its siblings' turn, by how many share the queue. */
 static __always_inline u64 quantum(u32 siblings)
@@ -229,105 +227,6 @@ static __always_inline u32 nr_locals(struct cpu_ctx *c, u32 cpu)
 	if (!view)
 		return 0;
 	return view->nr_locals < ROTA_LOCALS_MAX ? view->nr_locals : ROTA_LOCALS_MAX;
-}
-
-/*
- * A new epoch: every local vCPU gets an equal part, by how many want to run now; what was left of the old one is gone.
- * It is over when all who want to run have used theirs, not after its time on the clock: slots take from that, and who
- * is first would have its whole part each time, the others the rest.
- */
-__noinline int replenish(u32 cpu)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 locals, wanting = 0, i;
-
-	if (!c)
-		return 0;
-	locals = nr_locals(c, cpu);
-	bpf_for (i, 0, locals)
-		wanting += local_waits(cpu, i, true);
-	bpf_for (i, 0, locals)
-		*second_budget(c, i) = ROTA_EPOCH_NS / (wanting ?: 1);
-	c->epoch_generation = c->slot_generation;
-	return 0;
-}
-
-/* The next local vCPU in turn that has a thread for this CPU, among those with a budget or without; or ROTA_NONE. */
-__noinline u32 next_local(u32 cpu, bool budgeted)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 locals, i;
-
-	if (!c)
-		return ROTA_NONE;
-	locals = nr_locals(c, cpu);
-	bpf_for (i, 0, locals) {
-		u32 local = (c->second_cursor + i) % locals;
-
-		if ((*second_budget(c, local) > 0) == budgeted && local_waits(cpu, local, true))
-			return local;
-	}
-	return ROTA_NONE;
-}
-
-/* A turn of local vCPU `local`, if what waits there may run here. */
-__noinline bool serve_local(u32 cpu, u32 local)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct rota_table_vcpu *vcpu;
-	struct rota_cpu_view *view;
-	u64 until;
-
-	if (!c || c->buffer >= ROTA_NR_BUFFERS)
-		return false;
-	view = cpu_view(c->buffer, cpu);
-	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
-	if (!vcpu)
-		return false;
-	until = min_time(c->slot_end, c->now + *second_budget(c, local));
-	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
-		return false;
-	c->second_local = local;
-	return true;
-}
-
-/* One turn of the second level, of a vCPU with a budget. */
-__noinline bool second_turn(u32 cpu)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	u32 tries;
-
-	if (!c)
-		return false;
-	bpf_for (tries, 0, SECOND_TRIES) {
-		u32 local = next_local(cpu, true);
-
-		if (local == ROTA_NONE)
-			return false;
-		if (serve_local(cpu, local)) {
-			c->second_cursor = local;
-			return true;
-		}
-		c->second_cursor = local + 1; /* not before the others' turn again */
-	}
-	return false;
-}
-
-/* Those who have used their part up wait until all have who want to run. */
-__noinline bool serve_second_level(u32 cpu)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-
-	if (!c || c->buffer >= ROTA_NR_BUFFERS)
-		return false;
-	if (c->epoch_generation != c->slot_generation)
-		replenish(cpu);
-	if (second_turn(cpu))
-		return true;
-	if (next_local(cpu, false) == ROTA_NONE)
-		return false;
-	replenish(cpu);
-	return second_turn(cpu);
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */

@@ -19,8 +19,6 @@
 #define ROTA_EXIT_REASON_LEN 128
 #define ROTA_EXIT_MSG_LEN    512
 
-/* The second level's epoch (thesis section 4.2.2): so much of what slots leave is handed out at a time, in ns. */
-#define ROTA_EPOCH_NS 20000000ULL
 /* How long a thread runs before its siblings in the same queue get their turn: this, divided among many siblings. */
 #define ROTA_QUANTUM_NS	    4000000ULL
 #define ROTA_ROTATION_NS    40000000ULL

@@ -52,7 +52,10 @@ struct queue_ctx {
 	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
 };
 
-/* A shared tenant: written by the CPUs that serve it, a grain at a time. */
+/*
+ * A tenant's clock, written by the CPUs that serve it: a shared one's, a grain at a time; and what a reserved one has
+ * beyond its slots.
+ */
 struct fair_ctx {
 	u64 clock;   /* its service by its weight */
 	u64 booked;  /* the same of what CPUs are about to give it */
@@ -128,10 +131,11 @@ struct cpu_ctx {
 	bool slot_moves;  /* the owner has slots on other CPUs as well */
 	u64 looks_since;  /* one of its threads is on its way since then, at least; 0: none */
 	/* The second level. */
-	u64 epoch_generation;
-	u32 second_cursor;
-	u32 second_local; /* whose budget the present turn is charged to; ROTA_NONE: nobody's */
-	s64 second_budget[ROTA_LOCALS_MAX];
+	u32 second_cursor; /* the local vCPU that comes first if several are equally far behind */
+	u32 second_local;  /* that had the last turn, until when at the latest, and its tenant; ROTA_NONE: nobody had */
+	u32 second_tenant;
+	u64 second_until;
+	u64 second_most; /* the clock of who is furthest ahead of those who wait */
 	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
 	u32 number;
 	u32 domain;
@@ -293,13 +297,6 @@ static __always_inline struct floor *floor_of(struct cpu_ctx *c, u32 line)
 	if (line == FLOOR_SHARED)
 		return &c->shared;
 	return line == FLOOR_PINNED ? &c->pinned : &c->background;
-}
-
-/* The second level's budget of local vCPU `local`, masked where the verifier can see it. */
-static __always_inline s64 *second_budget(struct cpu_ctx *c, u64 local)
-{
-	barrier_var(local);
-	return &c->second_budget[local & (ROTA_LOCALS_MAX - 1)];
 }
 
 static __always_inline struct queue_ctx *queue_ctx(u32 queue)

@@ -159,14 +159,35 @@ __noinline int tell_level(u32 cpu, u32 level)
 	return level;
 }
 
+/* Whether the tenant in the second level is a minimum slice ahead of one that waits there. */
+static __always_inline bool second_gives_way(struct cpu_ctx *c, u32 tenant_id, u64 now)
+{
+	u64 since = c->turn_since, used = now > since ? now - since : 0;
+	struct rota_tenant *present = tenant_of(c->second_tenant);
+	struct fair_ctx *f = fair_ctx(c->second_tenant), *own = fair_ctx(tenant_id);
+
+	if (c->level != ROTA_LEVEL_SECOND || !present || !f || !own)
+		return false;
+	return vtime_before(own->clock + weighted(present, ROTA_FAIR_SLICE_NS), f->clock + weighted(present, used));
+}
+
 /* Tells CPU `cpu` that a thread of this tenant waits. Returns the level it would have there. */
 __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 {
 	struct membership m = {.tenant = tenant_id, .vcpu = vcpu};
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 level;
 
-	return c && tenant ? tell_level(cpu, level_on(c, cpu, &m, tenant, now)) : 0;
+	if (!c || !tenant)
+		return 0;
+	level = level_on(c, cpu, &m, tenant, now);
+	if (level == ROTA_LEVEL_SECOND && second_gives_way(c, tenant_id, now)) {
+		c->overtaken = true;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return level;
+	}
+	return tell_level(cpu, level);
 }
 
 /*

@@ -52,15 +52,15 @@ pub enum Fault {
         /// For how long.
         ns: u64,
     },
-    /// Two vCPUs want all they can have of the time that a CPU's slots leave, and one has far less of it.
+    /// A vCPU waits for the time that a CPU's slots leave, and others have had it for long.
     Unfair {
         /// Where.
         cpu: CpuId,
-        /// Who has less.
+        /// Who waits.
         tenant: TenantId,
-        /// Who has more.
+        /// Who has it.
         to: TenantId,
-        /// How much more.
+        /// How long others have had it.
         ns: u64,
     },
     /// A thread waits for longer than the floor allows.
@@ -135,7 +135,7 @@ impl fmt::Display for Fault {
             }
             Fault::Unfair { cpu, tenant, to, ns } => write!(
                 f,
-                "of what slots leave on CPU {} tenant {tenant} has {} less than tenant {to}, and wants it all the time",
+                "what slots leave on CPU {} others have had for {}, now tenant {to}, while tenant {tenant} waits",
                 cpu.0,
                 us(*ns)
             ),

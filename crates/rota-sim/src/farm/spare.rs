@@ -1,4 +1,5 @@
-//! What a CPU's slots leave: two vCPUs that want all they can have of it have the same, but for what one has at a time.
+//! What a CPU's slots leave: no vCPU that would have of it waits for long while others have it. What parts they have is
+//! held against their reservations in `tests/second.rs`.
 //!
 //! From what happens on the machine: who runs outside of its own slots while another one waits. Neither how the
 //! scheduler counts nor whose turn it says it is matters.
@@ -9,26 +10,28 @@ use rota_model::TenantId;
 
 use super::finding::Fault;
 use super::threads::{Owner, Thread, Threads};
-use super::timetable::Timetable;
+use super::timetable::{Timetable, Vcpu};
 use crate::ids::CpuId;
 
-/// By how much one may be ahead of another: each has its part of 20 ms before anyone has another, and the turns of two
-/// rounds may follow each other.
-const AHEAD_MAX_NS: u64 = 40_000_000;
+/// The scheduler has nobody be owed more of what slots leave than what it reserves of so much time.
+const CREDIT_NS: u64 = 100_000_000;
+/// Nobody's turn is longer; each of the others may be in the middle of one, and then begin another.
+const TURN_NS: u64 = 4_000_000;
 
-/// How far one vCPU is ahead of another, at least since both want all they can have.
+/// A vCPU that waits.
 #[derive(Clone, Copy, Debug, Default)]
-struct Lead {
+struct Wait {
+    /// For which others have run.
     ns: u64,
-    /// Of the two, when one had enough last.
+    /// When it had nothing to do last.
     rested_ns: u64,
 }
 
 /// A CPU.
 #[derive(Clone, Debug, Default)]
 struct Line {
-    /// By the places of who is ahead and who is behind in the table's list of those with slots here only.
-    leads: BTreeMap<(usize, usize), Lead>,
+    /// By the places in the table's list of those with slots here only.
+    waits: BTreeMap<usize, Wait>,
     /// Since something was counted last, slots have begun and ended that may have taken as much of anyone's time.
     blurred_ns: u64,
 }
@@ -46,6 +49,15 @@ fn vcpu_of(threads: &Threads, owner: Owner) -> Option<u32> {
     owner.vcpu.or_else(|| (threads.vcpus(owner.tenant) == 1).then_some(0))
 }
 
+/// How long the others of a CPU may run while one of them waits: what they are owed, and their turns.
+fn allowed_ns<'a>(threads: &Threads, others: impl Iterator<Item = &'a Vcpu>) -> u64 {
+    let part = |vcpu: &Vcpu| {
+        let ppb = u64::from(vcpu.reservation.share.ppb()) * u64::from(threads.vcpus(vcpu.tenant).max(1));
+        CREDIT_NS * ppb.max(10_000_000) / 1_000_000_000 + 2 * TURN_NS
+    };
+    others.map(part).sum()
+}
+
 impl Spare {
     pub fn new(cpus: u32) -> Spare {
         Spare { cpus: vec![Line::default(); cpus as usize], rested_ns: BTreeMap::new() }
@@ -53,12 +65,12 @@ impl Spare {
 
     /// Begins anew.
     pub fn forget(&mut self) {
-        self.cpus.iter_mut().for_each(|line| line.leads.clear());
+        self.cpus.iter_mut().for_each(|line| line.waits.clear());
     }
 
     /// Begins anew on a CPU.
     pub fn forget_cpu(&mut self, cpu: usize) {
-        self.cpus[cpu].leads.clear();
+        self.cpus[cpu].waits.clear();
     }
 
     /// A slot begins or ends, for which a timer may be late.
@@ -83,37 +95,34 @@ impl Spare {
         ns: u64,
     ) -> Option<Fault> {
         let line = &mut self.cpus[cpu];
-        let blurred_ns = std::mem::take(&mut line.blurred_ns);
-        line.leads.values_mut().for_each(|lead| lead.ns = lead.ns.saturating_sub(blurred_ns));
+        let ns = ns.saturating_sub(std::mem::take(&mut line.blurred_ns));
         let places =
             || (0..).zip(table.locals(cpu)).map(|(place, vcpu)| (place, &table.vcpus[*vcpu as usize]));
         let owner = thread.owner;
         let Some(index) = vcpu_of(threads, owner) else {
             // A monitor's thread has the turn of one of its vCPUs.
             if table.homes(owner.tenant).contains(&(cpu as u32)) {
-                line.leads.clear();
+                line.waits.clear();
             }
             return None;
         };
-        let (ahead, _) = places().find(|(_, vcpu)| (vcpu.tenant, vcpu.index) == (owner.tenant, index))?;
-        let rested_ns = |vcpu: (TenantId, u32)| self.rested_ns.get(&vcpu).copied().unwrap_or(0);
-        for (behind, vcpu) in places().filter(|(place, _)| *place != ahead) {
+        let (runs, _) = places().find(|(_, vcpu)| (vcpu.tenant, vcpu.index) == (owner.tenant, index))?;
+        line.waits.remove(&runs);
+        for (place, vcpu) in places().filter(|(place, _)| *place != runs) {
             if !threads.sole_waits(vcpu.tenant, vcpu.index) {
-                line.leads.remove(&(ahead, behind));
-                line.leads.remove(&(behind, ahead));
+                line.waits.remove(&place);
                 continue;
             }
-            let rested_ns = rested_ns((owner.tenant, index)).max(rested_ns((vcpu.tenant, vcpu.index)));
-            for (pair, gains) in [((ahead, behind), true), ((behind, ahead), false)] {
-                let lead = line.leads.entry(pair).or_default();
-                if lead.rested_ns != rested_ns {
-                    *lead = Lead { ns: 0, rested_ns };
-                }
-                lead.ns = if gains { lead.ns + ns } else { lead.ns.saturating_sub(ns) };
-                if lead.ns > AHEAD_MAX_NS {
-                    let (cpu, tenant) = (CpuId(cpu as u32), vcpu.tenant);
-                    return Some(Fault::Unfair { cpu, tenant, to: owner.tenant, ns: lead.ns });
-                }
+            let rested_ns = self.rested_ns.get(&(vcpu.tenant, vcpu.index)).copied().unwrap_or(0);
+            let wait = line.waits.entry(place).or_default();
+            if wait.rested_ns != rested_ns {
+                *wait = Wait { ns: 0, rested_ns };
+            }
+            wait.ns += ns;
+            let others = places().filter(|(other, _)| *other != place).map(|(_, vcpu)| vcpu);
+            if wait.ns > allowed_ns(threads, others) {
+                let (cpu, tenant) = (CpuId(cpu as u32), vcpu.tenant);
+                return Some(Fault::Unfair { cpu, tenant, to: owner.tenant, ns: wait.ns });
             }
         }
         None

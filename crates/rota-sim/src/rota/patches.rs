@@ -33,9 +33,9 @@ pub static PATCHES: [Patch; 3] = [
     },
     Patch {
         name: "budget",
-        about: "the second level's budgets are handed out once with each table, and never again",
-        file: "pick.bpf.h",
-        text: "\t\treturn false;\n\treplenish(cpu);\n\treturn second_turn(cpu);",
-        spoilt: "\t\treturn false;\n\treturn second_turn(cpu);",
+        about: "the floor's grant is given once, and never again",
+        file: "floor.bpf.h",
+        text: "\tif (c->now - floor->served > wait)\n",
+        spoilt: "\tif (c->now - floor->served > wait && c->now < ROTA_FLOOR_WAIT_NS * 2)\n",
     },
 ];

@@ -1,0 +1,91 @@
+//! What slots leave, for reserved tenants that are not capped: by what they reserved, over all CPUs together, and at once
+//! for who seldom wants any of it.
+
+mod host;
+
+use host::{after, settle, start};
+use rota_sim::apart;
+use rota_sim::programs::{Hog, Periodic};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+/// A tenant of the configuration.
+fn tenant(name: &str, vcpus: u32, share: f64, cpus: &str) -> String {
+    format!(
+        "[[tenant]]\nname = \"{name}\"\nclass = \"reserved\"\nvcpus = {vcpus}\nshare = {share}\nlatency = \"20ms\"\n\
+         affinity = \"{cpus}\"\nmatch = {{ cgroup = \"{name}\" }}\n"
+    )
+}
+
+/// Two CPUs for tenants.
+const HOST: &str = "[host]\ncpus = \"0-2\"\nhousekeeping = \"0\"\n";
+
+/// Hogs, as many as each tenant has vCPUs, for a second: what part of a CPU each received.
+fn hogs(config: &[String], threads: &[(&str, u32)]) -> Vec<f64> {
+    let text = config.iter().fold(HOST.to_owned(), |text, tenant| text + tenant);
+    let (mut run, mut tenants) = start(&text);
+    for &(name, count) in threads {
+        for _ in 0..count {
+            run.spawn(tenants.thread(name, Hog));
+        }
+    }
+    settle(&mut run, &tenants);
+    let received = after(&mut run, SECOND);
+    let of = |name: &str| received[tenants.home(name).first_unit.index()].received_ns as f64 / SECOND as f64;
+    threads.iter().map(|(name, _)| of(name)).collect()
+}
+
+#[test]
+fn what_slots_leave_goes_by_reservation() {
+    apart(|| {
+        let config = [tenant("large", 1, 0.3, "1"), tenant("small", 1, 0.1, "1")];
+        let received = hogs(&config, &[("large", 1), ("small", 1)]);
+        // 0.6 is left, of which three parts in four go to one.
+        assert!((received[0] - 0.75).abs() < 0.02 && (received[1] - 0.25).abs() < 0.02, "{received:?}");
+    });
+}
+
+#[test]
+fn equal_vcpus_of_a_tenant_have_equal_parts() {
+    apart(|| {
+        let config = [tenant("one", 2, 0.1, "1"), tenant("other", 2, 0.1, "1")];
+        let received = hogs(&config, &[("one", 2), ("other", 2)]);
+        assert!((received[0] - 0.5).abs() < 0.01 && (received[1] - 0.5).abs() < 0.01, "{received:?}");
+    });
+}
+
+/// A tenant that has another CPU's spare time to itself leaves this one's to who has nothing else.
+#[test]
+fn what_slots_leave_is_shared_over_all_cpus() {
+    apart(|| {
+        let config = [tenant("wide", 2, 0.2, "1-2"), tenant("narrow", 1, 0.2, "1")];
+        let received = hogs(&config, &[("wide", 2), ("narrow", 1)]);
+        // Of 0.6 that are left on CPU 1 and 0.8 on CPU 2, by weights 2 : 1.
+        let left = 2.0 - 3.0 * 0.2;
+        let (wide, narrow) = (0.4 + left * 2.0 / 3.0, 0.2 + left / 3.0);
+        assert!(
+            (received[0] - wide).abs() < 0.02 && (received[1] - narrow).abs() < 0.02,
+            "{received:?}, {wide} and {narrow}"
+        );
+    });
+}
+
+/// It waits for nobody but the owners of slots: it is always further behind than who computes all the time.
+#[test]
+fn who_seldom_wants_any_has_it_at_once() {
+    apart(|| {
+        let config = [tenant("hog", 1, 0.1, "1"), tenant("server", 1, 0.1, "1")];
+        let text = config.iter().fold(HOST.to_owned(), |text, tenant| text + tenant);
+        let (mut run, mut tenants) = start(&text);
+        run.spawn(tenants.thread("hog", Hog));
+        run.spawn(tenants.thread("server", Periodic::new(50 * US, 2 * MS)));
+        settle(&mut run, &tenants);
+        let received = after(&mut run, SECOND);
+        let longest_ns = received[tenants.home("server").first_unit.index()].blackout_max_ns;
+        // The hog's slot: C = U T, with 2 (T - C) <= L.
+        let slot_ns = 1_111 * US;
+        assert!(longest_ns < slot_ns + 100 * US, "{longest_ns}");
+    });
+}
