@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ use crate::discovery::Discovery;
 use crate::enactor::Enactor;
 use crate::life::{Action, Event, Life};
 use crate::log::say;
-use crate::status::{Server, Status};
-use crate::{cgroup, sources, topology};
+use crate::status::{Server, Status, ask};
+use crate::{cgroup, metrics, sources, topology};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -47,6 +48,8 @@ pub struct Options {
     pub config: PathBuf,
     /// Where `rota status` asks.
     pub socket: PathBuf,
+    /// Where Prometheus asks, if it does.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Why the daemon ended other than by being asked to.
@@ -116,6 +119,11 @@ fn run_on<E: Enactor>(
     let (_, model) = load(machine, &options.config).map_err(Failure::Usage)?;
     check_cpus(machine, &model).map_err(Failure::Usage)?;
     let server = Server::bind(&options.socket).map_err(Failure::Failed)?;
+    if let Some(address) = options.metrics {
+        let socket = options.socket.clone();
+        let address = metrics::serve(address, move || ask(&socket)).map_err(Failure::Failed)?;
+        say(&format!("metrics at http://{address}/metrics"));
+    }
     loop {
         let online = topology::online(&machine.system).map_err(Failure::Failed)?;
         let ended = Session::start(machine, options, &server, &mut start)

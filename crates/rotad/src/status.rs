@@ -109,6 +109,8 @@ pub struct TenantStatus {
     pub promised: Option<f64>,
     /// The share received in the window.
     pub received: f64,
+    /// CPU time since it came, in ns.
+    pub used_ns: u64,
     /// The share received since it came.
     pub received_total: f64,
     /// The part of the window in which it had something to run; of a VM, the busiest vCPU's.

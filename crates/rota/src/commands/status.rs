@@ -163,6 +163,7 @@ mod tests {
             vcpus: 1,
             promised: id.map(|_| 0.2),
             received: 0.2034,
+            used_ns: 2_400_000_000,
             received_total: 0.2,
             wanted: 0.999,
             lag_ns: None,

@@ -1,5 +1,6 @@
 //! `rota up`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::{Config, Failure};
@@ -15,11 +16,17 @@ pub struct Arguments {
     /// Where `rota status` asks
     #[arg(long, value_name = "PATH", default_value = rotad::status::SOCKET)]
     socket: PathBuf,
+    /// Serve what `rota status` shows for Prometheus, at http://ADDRESS:PORT/metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let options =
-        rotad::Options { config: arguments.config.config.clone(), socket: arguments.socket.clone() };
+    let options = rotad::Options {
+        config: arguments.config.config.clone(),
+        socket: arguments.socket.clone(),
+        metrics: arguments.metrics,
+    };
     rotad::run(&options).map_err(|failure| match failure {
         rotad::Failure::Usage(error) => Failure::Usage(error),
         rotad::Failure::Failed(error) => Failure::Failed(error),

@@ -34,7 +34,7 @@ const LAG_MAX_NS: i64 = (3_000_000 + 125_000 * 4 / 3) * 3 / 4;
 #[test]
 #[ignore = "boots a guest"]
 fn what_a_realtime_hog_takes_is_told() {
-    let results = Guest::exact(NEWEST).program("chrt").run(CONFIG, &script!("hog.sh"));
+    let results = Guest::exact(NEWEST).program("chrt").program("bash").run(CONFIG, &script!("hog.sh"));
     let [before, hogged, after] = ["before", "hogged", "after"].map(|name| results.status(name));
     let [before, hogged, after] = [&before, &hogged, &after].map(|status| tenant(status, "web"));
     // Real-time tasks leave a twentieth of a second to others.
@@ -48,6 +48,23 @@ fn what_a_realtime_hog_takes_is_told() {
     assert_eq!(["web", "batch"].map(lag_ns), [None; 2]);
     let (light, heavy) = (lag_ns("light").unwrap(), lag_ns("heavy").unwrap());
     assert!((light + heavy).abs() <= 1 && light.abs() <= LAG_MAX_NS, "{light} {heavy}");
+    assert_metrics(&results.text("metrics"), after.missed_by_cause.higher_class);
+}
+
+/// What Prometheus is told is what `rota status` shows.
+fn assert_metrics(metrics: &str, missed: u64) {
+    let value = |sample: &str| -> f64 {
+        let of = metrics.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        of.unwrap_or_else(|| panic!("no {sample} in {metrics}")).parse().unwrap()
+    };
+    let web = "{tenant=\"web\",class=\"reserved\"";
+    let cause = "rota_tenant_missed_promises_total";
+    assert_eq!(value(&format!("{cause}{web},cause=\"higher scheduling classes\"}}")), missed as f64);
+    assert_eq!(value(&format!("{cause}{web},cause=\"rota itself\"}}")), 0.0);
+    assert!(value(&format!("rota_tenant_blackout_max_seconds{web}}}")) >= 0.5, "{metrics}");
+    assert!(value(&format!("rota_tenant_cpu_seconds_total{web}}}")) > 1.0, "{metrics}");
+    let lag = |name| value(&format!("rota_tenant_lag_seconds{{tenant=\"{name}\",class=\"shared\"}}"));
+    assert!(lag("light").abs() <= LAG_MAX_NS as f64 / 1e9 && lag("light") * lag("heavy") <= 0.0, "{metrics}");
 }
 
 /// Four that want all they can get, so that a lost slot is a wait of nearly two periods.

@@ -145,7 +145,7 @@ impl Running {
         fs::write(at("system/cpu/online"), "0-1\n").unwrap();
         fs::write(at("etc/rota.toml"), config).unwrap();
         let machine = Machine { cgroup_root: at("cgroup"), proc: at("proc"), system: at("system") };
-        let options = Options { config: at("etc/rota.toml"), socket: at("rota.sock") };
+        let options = Options { config: at("etc/rota.toml"), socket: at("rota.sock"), metrics: None };
         let (stop, stopped) = UnixStream::pair().unwrap();
         let (exit, exits) = mpsc::channel();
         let daemon = std::thread::spawn(move || {

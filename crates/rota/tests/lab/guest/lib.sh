@@ -24,10 +24,11 @@ tenants() {
     for tenant in "$@"; do mkdir $CGROUPS/$tenant; done
 }
 
-# up [NAME]: starts `rota up`, logging to NAME.log, and waits until it is ready. Sets UP to its process.
+# up [NAME [OPTION...]]: starts `rota up`, logging to NAME.log, and waits until it is ready. Sets UP to its process.
 up() {
     UP_LOG=/results/${1:-up}.log
-    rota up -c /etc/rota/rota.toml 2>$UP_LOG &
+    [ $# = 0 ] || shift
+    rota up -c /etc/rota/rota.toml "$@" 2>$UP_LOG &
     UP=$!
     await logged ready
 }
