@@ -102,6 +102,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		fair_enqueue(p, t, q, enq_flags, now);
 		return;
 	}
+	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
+		dsq = idle_background_dsq(p, dsq);
 	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(t, q, dsq), enq_flags);
 	cpu = scx_bpf_task_cpu(p);
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
@@ -117,16 +119,20 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		tell_others(p, t, level, now);
 }
 
-/* Where what ran until now would wait, if it would go on; 0 if not. */
+/* Where what ran until now would wait, if it would go on; 0 if not. Background work goes on where it is. */
 static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 buffer, u64 now)
 {
 	struct task_ctx *t;
+	u64 dsq;
 
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev) || !may_run_on(prev, cpu))
 		return 0;
 	settle_membership(prev, now);
 	t = task_ctx(prev);
-	return t ? dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer) : 0;
+	dsq = t ? dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer) : 0;
+	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) && !is_housekeeping(cpu) && !is_exclusive(buffer, cpu))
+		return DSQ_BACKGROUND(cpu);
+	return dsq;
 }
 
 /* A housekeeping CPU: the system, and whatever is bound to this CPU. */
@@ -178,7 +184,6 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
-	c->gives_way = 1;
 	c->until_ns = min_time(c->slot_end, c->look_at);
 	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
 	__sync_lock_test_and_set(&c->dozes, 1);

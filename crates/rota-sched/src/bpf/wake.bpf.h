@@ -83,6 +83,18 @@ static __always_inline u32 idle_open_cpu(struct task_struct *p)
 	return picked_cpu(cpu, c && !c->housekeeping && !c->exclusive);
 }
 
+/* Where background work waits: if the CPU that it is given to does not idle, at one that does. */
+static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
+{
+	struct cpu_ctx *c = cpu_ctx((u32)dsq);
+	u32 cpu;
+
+	if (!c || c->level == ROTA_LEVEL_IDLE)
+		return dsq;
+	cpu = idle_open_cpu(p);
+	return cpu == ROTA_NONE ? dsq : DSQ_BACKGROUND(cpu);
+}
+
 /* The CPU that a task is sent to when it wakes; ROTA_NONE: where it was. */
 __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 {
