@@ -197,8 +197,23 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 	return true;
 }
 
-/* Whether anyone waits that this CPU could take, or has a short time ago: what is found then has to be known. */
-__noinline bool fair_anyone(u32 cpu, u64 now)
+/* A thread of the tenant is to wait in the domain. */
+static __always_inline void notes_wait(struct fair_domain *d, u32 tenant, u64 now)
+{
+	if (d->waiter != tenant) {
+		d->waited_other = d->waited;
+		d->waiter = tenant;
+	} else if (now - d->waited <= ROTA_FAIR_GRAIN_NS) {
+		return;
+	}
+	d->waited = now;
+}
+
+/*
+ * Whether anyone waits that a CPU of the tenant could take, or somebody of another tenant has a short time ago: what is
+ * found then has to be known.
+ */
+__noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
 {
 	u32 domain;
 
@@ -206,20 +221,24 @@ __noinline bool fair_anyone(u32 cpu, u64 now)
 		return true;
 	bpf_for (domain, 0, settings.nr_domains) {
 		struct fair_domain *d = fair_domain(domain);
+		u64 waited = !d ? 0 : d->waiter == tenant ? d->waited_other : d->waited;
 
-		if (d && (now - d->waited < ROTA_ROTATION_NS || scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0))
+		if (d && (now - waited < ROTA_ROTATION_NS || scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0))
 			return true;
 	}
 	return false;
 }
 
-/* When this CPU decides anew if others wait: each CPU at a time of its own, so that they see what the others did. */
-static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u64 until)
+/*
+ * When this CPU, which serves the tenant, decides anew if others wait: each CPU at a time of its own, so that they see
+ * what the others did.
+ */
+static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 until)
 {
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
 	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
 
-	if (!prev_waits && !fair_anyone(cpu, c->now))
+	if (!prev_waits && !fair_anyone(cpu, tenant, c->now))
 		return until;
 	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
 }
@@ -265,14 +284,14 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	if ((settings.nr_domains > 1 && fair_migrate(cpu, level, until)) ||
 	    (line != ROTA_NONE && fair_take(cpu, c->domain, line, level, until)) ||
 	    (bound != ROTA_NONE && serve(cpu, DSQ_BOUND(cpu), level, until))) {
-		c->until_ns = fair_until(c, cpu, until);
+		c->until_ns = fair_until(c, cpu, ROTA_NONE, until);
 		return true;
 	}
 	if (c->prev_tenant == ROTA_NONE)
 		return false;
 	c->keeps_prev = true;
 	c->picked = level;
-	c->until_ns = fair_until(c, cpu, until);
+	c->until_ns = fair_until(c, cpu, c->prev_tenant, until);
 	return true;
 }
 
@@ -345,6 +364,46 @@ static __always_inline bool is_restricted(struct task_struct *p)
 }
 
 /*
+ * Whether a thread that wakes starts on the CPU that was picked for it, which idles, without a decision of that CPU.
+ * That is what it would decide: nobody waits whom an idle CPU could take, or it has been told of them, and decides as
+ * soon as the thread runs.
+ */
+static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx *t)
+{
+	struct fair_ctx *f = fair_ctx(t->m.tenant);
+
+	if (!f || !is_shared_tenant(tenant_of(t->m.tenant)) || is_restricted(p))
+		return false;
+	t->tag = f->clock;
+	return true;
+}
+
+/*
+ * A thread starts without a decision: what one would have left behind. In a slot there is more to do, so one follows.
+ */
+__noinline int starts_straight(u32 cpu, u32 tenant, u64 now)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct owner slot;
+
+	if (!c)
+		return 0;
+	c->now = now;
+	c->dozes = 0;
+	table_look_up(cpu, now, &slot);
+	enter_slot(c, cpu, &slot, now);
+	c->buffer = slot.buffer;
+	c->exclusive = is_exclusive(slot.buffer, cpu);
+	if (slot.vcpu != ROTA_NONE || c->exclusive)
+		c->overtaken = true;
+	c->prev_tenant = ROTA_NONE;
+	c->picked = ROTA_LEVEL_SHARED;
+	c->until_ns = fair_until(c, cpu, tenant, c->slot_end);
+	arm(c, c->until_ns);
+	return 0;
+}
+
+/*
  * The CPU for a thread that waits, at which or at whose domain it waits: one that idles, or gives way to it, and is
  * told; or else its own. One that wakes has been sent to an idle CPU if there was one. If its own idles still because a
  * sibling that woke at the same time is on its way there, it looks further.
@@ -410,8 +469,9 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 
 	if (!place || !tenant || !f || !d)
 		return DSQ_PINNED(cpu);
-	if (now - d->waited > ROTA_FAIR_GRAIN_NS)
-		d->waited = now;
+	/* An idle CPU was told: that is no wait. */
+	if (c->level != ROTA_LEVEL_IDLE)
+		notes_wait(d, tenant_id, now);
 	t->tag = fair_tag(p, t, tenant, f->clock);
 	if (is_restricted(p))
 		return DSQ_BOUND(cpu);

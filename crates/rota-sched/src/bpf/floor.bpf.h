@@ -63,7 +63,8 @@ __noinline bool serve_starving(u32 cpu)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u32 line;
 
-	if (!c)
+	if (!c ||
+	    c->now - min_time(c->pinned.served, min_time(c->background.served, c->shared.served)) <= ROTA_STARVING_NS)
 		return false;
 	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
 		if (c->now - floor_of(c, line)->served > ROTA_STARVING_NS &&

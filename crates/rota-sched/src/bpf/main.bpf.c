@@ -52,10 +52,16 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	u64 now = bpf_ktime_get_ns();
 	u32 cpu;
 
-	settle_membership(p, now);
+	if (!t)
+		return prev_cpu;
+	settle_membership(p, t, now);
 	cpu = wake_cpu(p, now);
-	if (t)
-		t->sent = true;
+	if (cpu < nr_host_cpus && goes_straight(p, t)) {
+		t->straight = true;
+		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, 0);
+		return cpu;
+	}
+	t->sent = true;
 	return cpu < nr_host_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
 }
 
@@ -89,9 +95,9 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	now = bpf_ktime_get_ns();
 	sent = t->sent || (enq_flags & SCX_ENQ_WAKEUP);
-	t->sent = false;
+	t->sent = t->straight = false;
 	if (!(enq_flags & SCX_ENQ_WAKEUP))
-		settle_membership(p, now); /* a waking task has just been through runnable */
+		settle_membership(p, t, now); /* a waking task has just been through runnable */
 	q = queue_ctx(t->m.queue);
 	if (!q) {
 		scx_fail("a task in a queue that is not there", t->m.queue);
@@ -127,9 +133,12 @@ static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 bu
 
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev) || !may_run_on(prev, cpu))
 		return 0;
-	settle_membership(prev, now);
 	t = task_ctx(prev);
-	dsq = t ? dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer) : 0;
+	t = task_ctx(prev);
+	if (!t)
+		return 0;
+	settle_membership(prev, t, now);
+	dsq = dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer);
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) && !is_housekeeping(cpu) && !is_exclusive(buffer, cpu))
 		return DSQ_BACKGROUND(cpu);
 	return dsq;
@@ -230,8 +239,10 @@ void STRUCT_OPS(rota_runnable, struct task_struct *p, u64 enq_flags)
 	struct task_ctx *t = task_ctx(p);
 	u64 now = bpf_ktime_get_ns();
 
-	settle_membership(p, now);
-	if (!t || t->counted)
+	if (!t)
+		return;
+	settle_membership(p, t, now);
+	if (t->counted)
 		return;
 	t->counted = true;
 	if (queue_gains_thread(t->m.queue, false, now))
@@ -276,7 +287,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 
 	if (!c || !t)
 		return;
-	settle_membership(p, now);
+	settle_membership(p, t, now);
 	/*
 	 * Until Linux 6.19 it has waited in this CPU's own queue, whatever slots began elsewhere: see gives_way.
 	 * One whose cgroup or affinity is changed stops and runs again at once.
@@ -284,6 +295,9 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	cause = c->other_since && !c->decided && now - c->other_since > ROTA_LATE_MIN_NS ? ROTA_CAUSE_HIGHER_CLASS
 											 : ROTA_CAUSE_ROTA;
 	settle_other(c, cpu, now);
+	if (t->straight)
+		starts_straight(cpu, t->m.tenant, now);
+	t->straight = false;
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
 	if (c->overtaken && !is_bound_kernel_thread(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);

@@ -159,7 +159,7 @@ static __always_inline bool vcpu_waits(struct rota_table_vcpu *vcpu, u64 prev_ds
 	if (tenant->kind == ROTA_KIND_VM)
 		own += 1 + vcpu->index;
 	return prev_dsq == own || prev_dsq == service || scx_bpf_dsq_nr_queued(own) > 0 ||
-	       scx_bpf_dsq_nr_queued(service) > 0;
+	       (own != service && scx_bpf_dsq_nr_queued(service) > 0);
 }
 
 /* Whether a vCPU with slots on several CPUs does here what it does outside of them: on its trailing CPU. */

@@ -68,8 +68,10 @@ struct fair_domain {
 	u64 v_since;
 	u64 v_before; /* a credit's length before that at least */
 	u64 remembered;
-	u64 waited; /* when a thread was last sent to wait here */
-	u32 ahead;  /* a CPU that serves the tenant that is furthest ahead: a hint */
+	u64 waited;	  /* when a thread was last sent to wait here */
+	u64 waited_other; /* the same of other tenants than that one's */
+	u32 waiter;	  /* that tenant */
+	u32 ahead;	  /* a CPU that serves the tenant that is furthest ahead: a hint */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Of one tenant in one line. */
@@ -180,6 +182,7 @@ struct task_ctx {
 	bool counted;	/* as runnable in its queue */
 	bool running;	/* as running in its queue */
 	bool sent;	/* select_cpu has chosen its CPU, and it is not queued yet */
+	bool straight;	/* it is in an idle CPU's own queue, and has not run since: see goes_straight */
 	bool took_mark; /* of a hungry slot, the one that it was sent to */
 	u32 left;	/* the number + 1 of a queue that no longer counts it: see leave_queue; 0: none */
 	u32 last_cpu;

@@ -100,20 +100,19 @@ static __always_inline bool has_left(struct task_ctx *t, u64 now)
 	return false;
 }
 
-/* Moves the task's counts to where it belongs now, if that has changed. */
-__noinline int settle_membership(struct task_struct *p __arg_trusted, u64 now)
+/* Moves the task's counts to where it belongs now. */
+__noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 {
 	struct task_ctx *t = task_ctx(p);
-	u32 epoch = live.membership_epoch;
 	struct membership m;
+	u32 epoch;
 	u64 cgroup;
 	bool left;
 
 	if (!t)
 		return 0;
+	epoch = live.membership_epoch;
 	cgroup = cgroup_of(p);
-	if (t->epoch == epoch && t->cgroup == cgroup && !t->left)
-		return 0;
 	classify(p, &m);
 	t->cgroup = cgroup;
 	t->epoch = epoch;
@@ -126,6 +125,13 @@ __noinline int settle_membership(struct task_struct *p __arg_trusted, u64 now)
 	}
 	t->m = m;
 	return 0;
+}
+
+/* Where the task belongs is up to date from now on. */
+static __always_inline void settle_membership(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	if (t->epoch != live.membership_epoch || t->cgroup != cgroup_of(p) || t->left)
+		move_membership(p, now);
 }
 
 #endif /* ROTA_TENANT_BPF_H */
