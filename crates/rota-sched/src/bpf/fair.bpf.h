@@ -80,6 +80,17 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 }
 
 /*
+ * How long a thread runs before its siblings' turn. On the floor, where little is given, a hundred of them have one
+ * within two grants.
+ */
+static __always_inline u64 fair_quantum(u32 level, u32 siblings)
+{
+	if (level != ROTA_LEVEL_FLOOR)
+		return max_time(quantum(siblings), ROTA_FAIR_SLICE_NS);
+	return max_time(min_time(2 * ROTA_FLOOR_GRANT_NS / (siblings + 1), ROTA_FAIR_SLICE_NS), ROTA_QUANTUM_MIN_NS);
+}
+
+/*
  * What a pick has to come before: the present thread, if it would go on. It goes on until its tenant is ahead by a
  * minimum slice, without what is left of this CPU's own booking.
  */
@@ -97,7 +108,7 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
 	c->prev_tenant = c->served;
 	c->has_bound = true;
 	c->bound = fair_next(c, c->served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
-	c->prev_spent = ran >= max_time(quantum(q->nr_runnable), ROTA_FAIR_SLICE_NS);
+	c->prev_spent = ran >= fair_quantum(c->level, q->nr_runnable);
 }
 
 /*
@@ -231,15 +242,17 @@ __noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
 
 /*
  * When this CPU, which serves the tenant, decides anew if others wait: each CPU at a time of its own, so that they see
- * what the others did.
+ * what the others did; on the floor, when a thread's turn may be over.
  */
-static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 until)
+static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 level, u32 tenant, u64 until)
 {
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
 	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
 
 	if (!prev_waits && !fair_anyone(cpu, tenant, c->now))
 		return until;
+	if (level == ROTA_LEVEL_FLOOR)
+		return min_time(until, c->now + ROTA_QUANTUM_MIN_NS);
 	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
 }
 
@@ -284,14 +297,14 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	if ((settings.nr_domains > 1 && fair_migrate(cpu, level, until)) ||
 	    (line != ROTA_NONE && fair_take(cpu, c->domain, line, level, until)) ||
 	    (bound != ROTA_NONE && serve(cpu, DSQ_BOUND(cpu), level, until))) {
-		c->until_ns = fair_until(c, cpu, ROTA_NONE, until);
+		c->until_ns = fair_until(c, cpu, level, ROTA_NONE, until);
 		return true;
 	}
 	if (c->prev_tenant == ROTA_NONE)
 		return false;
 	c->keeps_prev = true;
 	c->picked = level;
-	c->until_ns = fair_until(c, cpu, c->prev_tenant, until);
+	c->until_ns = fair_until(c, cpu, level, c->prev_tenant, until);
 	return true;
 }
 
@@ -398,7 +411,7 @@ __noinline int starts_straight(u32 cpu, u32 tenant, u64 now)
 		c->overtaken = true;
 	c->prev_tenant = ROTA_NONE;
 	c->picked = ROTA_LEVEL_SHARED;
-	c->until_ns = fair_until(c, cpu, tenant, c->slot_end);
+	c->until_ns = fair_until(c, cpu, ROTA_LEVEL_SHARED, tenant, c->slot_end);
 	arm(c, c->until_ns);
 	return 0;
 }
@@ -491,7 +504,7 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 
 	t->tag = f ? f->clock : 0;
 	dsq = fair_stand(p, t, t->m.tenant, fair_cpu(p, t, enq_flags & SCX_ENQ_WAKEUP, now));
-	t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+	place_among_siblings(p, t, q);
 	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) ? t->vtime : t->tag, enq_flags);
 }
 

@@ -65,17 +65,22 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	return cpu < nr_host_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
 }
 
-/* The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
- * tenant's time. Who slept starts one quantum ahead at most. */
-static __always_inline u64 place_in_line(struct task_ctx *t, struct queue_ctx *q, u64 dsq)
+/*
+ * The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
+ * tenant's time, no further ahead or behind than a quantum. Those bound to a CPU without slots for them come from
+ * several tenants, whose times have nothing to do with each other: they take turns.
+ */
+static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 dsq,
+					 u64 now)
 {
+	u64 last = background_vtime + ROTA_QUANTUM_NS;
 
-	if (dsq == DSQ_QUEUE(t->m.queue) || (dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
-		t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
-		return t->vtime;
-	}
+	if (dsq == DSQ_QUEUE(t->m.queue))
+		return place_among_siblings(p, t, q);
+	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
+		return now;
 	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
-	return q->fair_vtime;
+	return vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
 }
 
 void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
@@ -110,7 +115,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		dsq = idle_background_dsq(p, dsq);
-	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(t, q, dsq), enq_flags);
+	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(p, t, q, dsq, now), enq_flags);
 	cpu = scx_bpf_task_cpu(p);
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
 		tell_level((u32)dsq, ROTA_LEVEL_SHARED); /* whatever its tenant has elsewhere */
@@ -167,13 +172,45 @@ __noinline bool pick_tenant(u32 cpu)
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
 }
 
+/* Whether what runs is a background thread where it gets what others leave, or the floor. */
+static __always_inline bool is_in_background(const struct cpu_ctx *c)
+{
+	return c->level == ROTA_LEVEL_BACKGROUND || (c->level == ROTA_LEVEL_FLOOR && c->floor_line == FLOOR_BACKGROUND);
+}
+
+/* The clocks by which newcomers join a line move with those who are served. */
+static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
+{
+	struct queue_ctx *q = queue_ctx(t->m.queue);
+
+	if (!q)
+		return;
+	q->vtime = max_vtime(q->vtime, t->vtime);
+	if (is_in_background(c))
+		background_vtime = max_vtime(background_vtime, q->fair_vtime);
+}
+
+/* What the task has used counts for its next place in line. */
+static __always_inline void charge_place(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
+{
+	struct queue_ctx *q = queue_ctx(t->m.queue);
+	u64 used = now - t->charged;
+
+	t->charged = now;
+	t->vtime += used * ROTA_WEIGHT_ONE / (p->scx.weight ?: 1);
+	if (q && is_in_background(c))
+		__sync_fetch_and_add(&q->fair_vtime, used);
+}
+
 /* Budgets and grants are charged for what ran until now before they decide who is next: it stops only afterwards. */
-static __always_inline void settle_prev(struct task_struct *prev, u32 cpu, u64 now)
+static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
 
-	if (t && t->running)
-		turn_ends(cpu, t->m.queue, now);
+	if (!t || !t->running)
+		return;
+	charge_place(prev, t, c, now);
+	turn_ends(cpu, t->m.queue, now);
 }
 
 /* What ran until now goes on, without leaving the CPU: a new turn begins. */
@@ -183,8 +220,10 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 
 	turn_begins(c, cpu, c->picked, c->now);
 	fair_turn(c, c->now);
-	if (t)
+	if (t) {
 		stands_in(c, t, c->now);
+		move_clocks(c, t);
+	}
 	if (prev)
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
 }
@@ -217,7 +256,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	c->look_at = ROTA_NEVER;
 	c->now = bpf_ktime_get_ns();
 	table_look_up(cpu, c->now, &slot);
-	settle_prev(prev, cpu, c->now);
+	settle_prev(prev, c, cpu, c->now);
 	enter_slot(c, cpu, &slot, c->now);
 	c->buffer = slot.buffer;
 	c->exclusive = is_exclusive(slot.buffer, cpu);
@@ -264,18 +303,6 @@ void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 		queue_loses_thread(t->m.queue, false, now);
 }
 
-/* The clocks by which newcomers join a line move with those who are served. */
-static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
-{
-	struct queue_ctx *q = queue_ctx(t->m.queue);
-
-	if (!q)
-		return;
-	q->vtime = max_vtime(q->vtime, t->vtime);
-	if (c->level == ROTA_LEVEL_BACKGROUND)
-		background_vtime = max_vtime(background_vtime, q->fair_vtime);
-}
-
 void STRUCT_OPS(rota_running, struct task_struct *p)
 {
 	struct task_ctx *t = task_ctx(p);
@@ -304,7 +331,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
 	starts_serving(c);
 	t->running = true;
-	t->run_since = now;
+	t->run_since = t->charged = now;
 	leaves_line(t);
 	fair_begins(cpu, t->m.tenant, now);
 	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
@@ -317,24 +344,21 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 }
 
 /* What a task used is counted for it and for its queue. */
-static __always_inline void settle_task(struct task_struct *p, struct task_ctx *t, u32 cpu, bool runnable, u64 now)
+static __always_inline void settle_task(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u32 cpu,
+					bool runnable, u64 now)
 {
 	struct queue_ctx *q = queue_ctx(t->m.queue);
 	struct rota_tenant *tenant = tenant_of(t->m.tenant);
-	u64 used;
 
 	if (!q || !tenant || !t->running)
 		return;
 	t->running = false;
 	stands_in_no_more(t, now);
+	charge_place(p, t, c, now);
 	turn_ends(cpu, t->m.queue, now);
 	service_ends(t->m.queue, runnable, now);
-	used = now - t->run_since;
-	t->vtime += used * ROTA_WEIGHT_ONE / (p->scx.weight ?: 1);
 	if (is_shared_tenant(tenant))
-		fair_finish(t, tenant, q, used);
-	else
-		__sync_fetch_and_add(&q->fair_vtime, used);
+		fair_finish(t, tenant, q, now - t->run_since);
 }
 
 /*
@@ -366,7 +390,7 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	if (!c || !t)
 		return;
 	c->other_since = now;
-	settle_task(p, t, cpu, runnable, now);
+	settle_task(p, t, c, cpu, runnable, now);
 	c->served = ROTA_NONE;
 	stops_serving(c, now);
 	if (runnable) {

@@ -26,6 +26,24 @@ static __always_inline u64 quantum(u32 siblings)
 	return part < ROTA_QUANTUM_MIN_NS ? ROTA_QUANTUM_MIN_NS : part;
 }
 
+/*
+ * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum, whoever
+ * slept, or had the CPU while nobody else wanted it. Who is new is a ms behind: before those that wait, ever more
+ * processes of a script would keep them waiting for ever.
+ */
+static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
+{
+	u64 weight = p->scx.weight ?: 1;
+	u64 last = q->vtime + ROTA_QUANTUM_NS * ROTA_WEIGHT_ONE / weight;
+
+	if (t->last_cpu == ROTA_NONE)
+		t->vtime = q->vtime + ROTA_NEWCOMER_NS * ROTA_WEIGHT_ONE / weight;
+	else if (vtime_before(last, t->vtime))
+		t->vtime = last;
+	t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+	return t->vtime;
+}
+
 /* Gives the CPU to a dispatch queue until `until`, if a thread waits there or the present one belongs there. */
 __noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 {

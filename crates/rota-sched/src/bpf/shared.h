@@ -23,6 +23,8 @@
 #define ROTA_QUANTUM_NS	    4000000ULL
 #define ROTA_ROTATION_NS    40000000ULL
 #define ROTA_QUANTUM_MIN_NS 100000ULL
+/* So far behind those that have had their turn a new thread joins its siblings. */
+#define ROTA_NEWCOMER_NS 1000000ULL
 /*
  * Fair shares (clock.bpf.h, fair.bpf.h). The minimum slice: longer than what a change of tasks and refilling a cache
  * take, shorter than what people and protocols notice. A grain of it at a time is told to other CPUs. Nobody lags
@@ -36,10 +38,10 @@
 #define ROTA_FLOOR_GRANT_NS 5000000ULL
 #define ROTA_FLOOR_WAIT_NS  1000000000ULL
 /*
- * All who wait in one line of the floor have a turn within this time, before the kernel's watchdog thinks them
- * forgotten.
+ * All who wait in one line of the floor have a turn within so much waiting, and as long again for the grants themselves
+ * where time is short: before the kernel's watchdog thinks them forgotten.
  */
-#define ROTA_FLOOR_ROUND_NS 20000000000ULL
+#define ROTA_FLOOR_ROUND_NS 10000000000ULL
 /* Threads that may run on this one CPU only and have no slot here: the same with shorter turns. */
 #define ROTA_PINNED_GRANT_NS 1000000ULL
 #define ROTA_PINNED_WAIT_NS  20000000ULL

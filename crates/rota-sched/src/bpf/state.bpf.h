@@ -188,7 +188,8 @@ struct task_ctx {
 	u32 last_cpu;
 	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */
 	u64 run_since;
-	u64 vtime;
+	u64 charged;	 /* what it used up to then is in its vtime */
+	u64 vtime;	 /* among its siblings */
 	u64 tag;	 /* of its request, if its tenant is a shared one */
 	u64 finish;	 /* of the last one */
 	u64 in_line;	 /* the line in which it is the front: see IN_LINE; 0: none */
@@ -284,7 +285,7 @@ struct {
 
 volatile struct rota_live live SEC(".data.live");
 struct rota_exit exit_info SEC(".data.exit");
-u64 background_vtime; /* a hint, never ahead of what was started */
+u64 background_vtime; /* of the background tenant last started: others begin here; a hint, never ahead of that */
 
 #define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))
 private(masks) struct bpf_cpumask __kptr *housekeeping_mask;

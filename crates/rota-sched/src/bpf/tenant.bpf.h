@@ -105,6 +105,7 @@ __noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 {
 	struct task_ctx *t = task_ctx(p);
 	struct membership m;
+	struct queue_ctx *q;
 	u32 epoch;
 	u64 cgroup;
 	bool left;
@@ -123,6 +124,10 @@ __noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 		if (queue_gains_thread(m.queue, t->running, now))
 			fair_joins(scx_bpf_task_cpu(p), m.tenant);
 	}
+	/* What it used among others says nothing of its place here. */
+	q = m.queue != t->m.queue ? queue_ctx(m.queue) : NULL;
+	if (q)
+		t->vtime = q->vtime;
 	t->m = m;
 	return 0;
 }

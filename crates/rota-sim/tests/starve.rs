@@ -1,0 +1,282 @@
+//! Nobody starves: loads under which a thread that would run was passed over for ever, each as small as can be.
+
+use rota_model::Topology;
+use rota_model::config::{Source, parse};
+use rota_sim::observe::Waits;
+use rota_sim::programs::{Hog, Periodic};
+use rota_sim::rota::Rota;
+use rota_sim::{
+    CgroupId, Costs, CpuId, Program, Resumed, Simulation, State, Step, TaskSpec, Tenants, UnitId, Why, World,
+    apart,
+};
+
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000 * MS;
+
+type Run = Simulation<Rota, Waits>;
+
+fn start(text: &str) -> (Run, Tenants) {
+    let source = Source { path: "rota.toml".into(), text: text.to_owned() };
+    let model = parse(&[source], &Topology::default()).unwrap_or_else(|errors| panic!("{errors}"));
+    let policy = Rota::new(&model).expect("a host");
+    let topology = model.host.topology.clone();
+    let mut run = Run::new(topology, Costs::default(), 1, S, policy, Waits::default());
+    let tenants = Tenants::new(&mut run.machine, &model);
+    (run, tenants)
+}
+
+fn appears(run: &mut Run, tenants: &Tenants, name: &str) {
+    let home = tenants.home(name);
+    run.act(|run| run.policy.appears(&mut run.machine, name, home.cgroup));
+    while !run.policy.is_settled() {
+        run.run_until(run.machine.now_ns() + 10 * MS);
+    }
+}
+
+fn bound(run: &Run, spec: TaskSpec, cpu: u32) -> TaskSpec {
+    TaskSpec { affinity: Some(run.machine.mask([CpuId(cpu)])), ..spec }
+}
+
+/// The longest wait of a unit's threads within the next so many ns.
+fn longest_ns(run: &mut Run, unit: UnitId, ns: u64) -> u64 {
+    run.observer.begin(&run.machine);
+    run.run_until(run.machine.now_ns() + ns);
+    assert!(run.policy.exited().is_none(), "{:?}", run.policy.exited());
+    run.observer.of(&run.machine, unit).wait_ns
+}
+
+/// Computes for a ms, starts the next one of its kind, and is over.
+struct Chain {
+    pid: i32,
+    unit: UnitId,
+    cgroup: CgroupId,
+}
+
+impl Program for Chain {
+    fn next(&mut self, resumed: Resumed, world: &mut World<'_>) -> Step {
+        if resumed.why == Why::Started {
+            return Step::Compute(MS);
+        }
+        let (pid, unit, cgroup) = (self.pid + 1, self.unit, self.cgroup);
+        world.spawn(TaskSpec::new(pid, unit, cgroup, Chain { pid, unit, cgroup }));
+        Step::Exit
+    }
+}
+
+/// A script runs one command after the other, each a new process, beside one that computes: of the same tenant.
+fn beside_a_chain(class: &str) -> u64 {
+    apart(|| {
+        let tenant = format!("[[tenant]]\nname = \"web\"\n{class}\nmatch = {{ cgroup = \"web\" }}\n");
+        let (mut run, mut tenants) = start(&format!("[host]\ncpus = \"0\"\n{tenant}"));
+        appears(&mut run, &tenants, "web");
+        let home = tenants.home("web");
+        let (unit, cgroup) = (home.first_unit, home.cgroup);
+        let hog = TaskSpec { unit: UnitId(9), ..tenants.thread("web", Hog) };
+        run.spawn(hog);
+        run.run_until(run.machine.now_ns() + 100 * MS);
+        let chain = |pid| TaskSpec::new(pid, unit, cgroup, Chain { pid, unit, cgroup });
+        run.spawn(chain(1_000_000));
+        run.spawn(chain(2_000_000));
+        longest_ns(&mut run, UnitId(9), 10 * S)
+    })
+}
+
+#[test]
+fn new_threads_do_not_overtake_for_ever() {
+    for class in [
+        "class = \"reserved\"\nshare = 0.5\nlatency = \"20ms\"",
+        "class = \"shared\"",
+        "class = \"background\"",
+    ] {
+        let longest_ns = beside_a_chain(class);
+        assert!(longest_ns < 100 * MS, "{class}: {longest_ns} ns");
+    }
+}
+
+/// Threads of two tenants are bound to a CPU on which neither has a slot; one tenant has been here for long.
+#[test]
+fn who_is_bound_elsewhere_takes_turns_with_those_of_younger_tenants() {
+    apart(|| {
+        let tenant = |name: &str| {
+            format!(
+                "[[tenant]]\nname = \"{name}\"\nclass = \"reserved\"\nshare = 0.3\nlatency = \"20ms\"\n\
+                 affinity = \"0\"\nmatch = {{ cgroup = \"{name}\" }}\n"
+            )
+        };
+        let (mut run, mut tenants) =
+            start(&format!("[host]\ncpus = \"0-1\"\n{}{}", tenant("old"), tenant("new")));
+        appears(&mut run, &tenants, "old");
+        for _ in 0..2 {
+            run.spawn(tenants.thread("old", Hog));
+        }
+        run.run_until(run.machine.now_ns() + 50 * S);
+        appears(&mut run, &tenants, "new");
+        for (name, unit) in [("old", 8), ("new", 9), ("new", 9)] {
+            let stray = TaskSpec { unit: UnitId(unit), ..tenants.thread(name, Hog) };
+            let stray = bound(&run, stray, 1);
+            run.spawn(stray);
+            run.run_until(run.machine.now_ns() + 100 * MS);
+        }
+        let longest_ns = longest_ns(&mut run, UnitId(8), 10 * S);
+        assert!(longest_ns < 100 * MS, "{longest_ns} ns");
+    });
+}
+
+/// Others want the CPU all the time, and a background tenant comes when another has been here for long.
+#[test]
+fn an_old_background_tenant_has_its_part_of_the_floor() {
+    apart(|| {
+        let background = |name: &str| {
+            format!(
+                "[[tenant]]\nname = \"{name}\"\nclass = \"background\"\nmatch = {{ cgroup = \"{name}\" }}\n"
+            )
+        };
+        let (mut run, mut tenants) = start(&format!(
+            "[host]\ncpus = \"0\"\n[[tenant]]\nname = \"hogs\"\nclass = \"shared\"\n\
+             match = {{ cgroup = \"hogs\" }}\n{}{}",
+            background("old"),
+            background("new")
+        ));
+        for name in ["hogs", "old"] {
+            appears(&mut run, &tenants, name);
+            run.spawn(tenants.thread(name, Hog));
+        }
+        run.run_until(run.machine.now_ns() + 60 * S);
+        appears(&mut run, &tenants, "new");
+        for _ in 0..2 {
+            run.spawn(tenants.thread("new", Hog));
+        }
+        run.run_until(run.machine.now_ns() + S);
+        let unit = tenants.home("old").first_unit;
+        let longest_ns = longest_ns(&mut run, unit, 25 * S);
+        assert!(longest_ns < 5 * S, "{longest_ns} ns");
+    });
+}
+
+/// More shared threads than there are turns of a ms in the grants of the floor.
+#[test]
+fn many_shared_threads_share_the_grants_of_the_floor() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "shared"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        for (name, threads) in [("web", 1), ("batch", 300)] {
+            appears(&mut run, &tenants, name);
+            for _ in 0..threads {
+                run.spawn(tenants.thread(name, Hog));
+            }
+        }
+        let unit = tenants.home("batch").first_unit;
+        let longest_ns = longest_ns(&mut run, unit, 60 * S);
+        assert!(longest_ns < 22 * S, "{longest_ns} ns");
+    });
+}
+
+/// `docker exec` into a busy container: what comes from the system, which has been served for longer.
+#[test]
+fn who_moves_into_a_tenant_waits_for_no_more_than_its_turn() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            match = { cgroup = "web" }
+            "#,
+        );
+        run.spawn(tenants.system(Hog));
+        let shell = TaskSpec { unit: UnitId(9), ..tenants.system(Periodic::new(10 * MS, 10 * MS)) };
+        let shell = run.spawn(shell);
+        run.run_until(run.machine.now_ns() + 50 * S);
+        appears(&mut run, &tenants, "web");
+        for _ in 0..2 {
+            run.spawn(tenants.thread("web", Hog));
+        }
+        run.run_until(run.machine.now_ns() + 100 * MS);
+        while run.machine.task(shell).state != State::Blocked {
+            run.run_until(run.machine.now_ns() + MS);
+        }
+        let cgroup = tenants.home("web").cgroup;
+        run.act(|run| run.set_cgroup(shell, cgroup));
+        let longest_ns = longest_ns(&mut run, UnitId(9), 10 * S);
+        assert!(longest_ns < 100 * MS, "{longest_ns} ns");
+    });
+}
+
+/// A thread that was alone for long, without ever leaving its CPU, has siblings now.
+#[test]
+fn who_was_alone_has_its_turn_among_siblings() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            match = { cgroup = "web" }
+            "#,
+        );
+        appears(&mut run, &tenants, "web");
+        let alone = TaskSpec { unit: UnitId(9), ..tenants.thread("web", Hog) };
+        run.spawn(alone);
+        run.run_until(run.machine.now_ns() + 50 * S);
+        for _ in 0..2 {
+            run.spawn(tenants.thread("web", Hog));
+        }
+        let longest_ns = longest_ns(&mut run, UnitId(9), 10 * S);
+        assert!(longest_ns < 100 * MS, "{longest_ns} ns");
+    });
+}
+
+/// A host that is reserved and used but for the floor, which many background threads share until the watchdog looks.
+#[test]
+fn many_background_threads_share_the_grants_of_a_full_host() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.944
+            latency = "20ms"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "background"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        run.spawn(tenants.system(Hog));
+        for (name, threads) in [("web", 1), ("batch", 100)] {
+            appears(&mut run, &tenants, name);
+            for _ in 0..threads {
+                run.spawn(tenants.thread(name, Hog));
+            }
+        }
+        let unit = tenants.home("batch").first_unit;
+        let longest_ns = longest_ns(&mut run, unit, 60 * S);
+        assert!(longest_ns < 25 * S, "{longest_ns} ns");
+    });
+}
