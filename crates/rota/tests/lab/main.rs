@@ -17,4 +17,5 @@ mod promises;
 mod replay;
 mod saturation;
 mod shares;
+mod starve;
 mod stop;
