@@ -379,14 +379,16 @@ static __always_inline bool is_restricted(struct task_struct *p)
 /*
  * Whether a thread that wakes starts on the CPU that was picked for it, which idles, without a decision of that CPU.
  * That is what it would decide: nobody waits whom an idle CPU could take, or it has been told of them, and decides as
- * soon as the thread runs.
+ * soon as the thread runs. A sibling that wakes meanwhile is not to take the CPU, too.
  */
-static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx *t)
+static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx *t, u32 cpu)
 {
 	struct fair_ctx *f = fair_ctx(t->m.tenant);
+	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!f || !is_shared_tenant(tenant_of(t->m.tenant)) || is_restricted(p))
+	if (!f || !c || !is_shared_tenant(tenant_of(t->m.tenant)) || is_restricted(p))
 		return false;
+	c->gives_way = 0;
 	t->tag = f->clock;
 	return true;
 }

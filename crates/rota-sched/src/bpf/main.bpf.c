@@ -56,7 +56,7 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 		return prev_cpu;
 	settle_membership(p, t, now);
 	cpu = wake_cpu(p, now);
-	if (cpu < nr_host_cpus && goes_straight(p, t)) {
+	if (cpu < nr_host_cpus && goes_straight(p, t, cpu)) {
 		t->straight = true;
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, 0);
 		return cpu;

@@ -117,7 +117,7 @@ fn shared_bound(of: usize, tenants: &[Weighed], cpus: f64, lines: f64) -> f64 {
 #[test]
 fn everybody_runs_within_the_formula_under_rota() {
     let mut most = (0.0, 0);
-    for seed in 0..count(8) {
+    for seed in seeds(8) {
         apart(|| {
             let scenario = draw(seed);
             let mut run = start(&scenario, "rota");
@@ -220,7 +220,7 @@ impl Mixed {
 #[test]
 fn every_class_runs_within_the_formula_under_rota() {
     let mut most = [(0.0, 0); 3];
-    for seed in 0..count(12) {
+    for seed in seeds(12) {
         apart(|| {
             let mixed = Mixed::draw(seed);
             let scenario = mixed.scenario();
