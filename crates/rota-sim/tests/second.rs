@@ -1,5 +1,5 @@
-//! What slots leave, for reserved tenants that are not capped: by what they reserved, over all CPUs together, and at once
-//! for who seldom wants any of it.
+//! What slots leave, for reserved tenants that are not capped: by what they reserved, over all CPUs together, and at
+//! once for who seldom wants any of it.
 
 mod host;
 
