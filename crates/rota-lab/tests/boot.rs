@@ -102,7 +102,8 @@ fn instruction_counted_runs_repeat_byte_for_byte() {
 #[ignore = "boots a kernel"]
 fn a_guest_that_dies_is_an_error_that_shows_its_console() {
     let kernel = kernel("7");
-    let command = "echo before the end; echo c >/proc/sysrq-trigger; sleep 60";
+    // A second for the console to write it: a panic does not wait for that.
+    let command = "echo before the end; sleep 1; echo c >/proc/sysrq-trigger; sleep 60";
     let error = Vm::new(kernel.clone(), 2).run(&image(&kernel, command), TIMEOUT, &mut |_| {}).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("ended before its command did"), "{message}");

@@ -56,6 +56,30 @@ fn equal_vcpus_of_a_tenant_have_equal_parts() {
     });
 }
 
+/// One after the other, whoever else has turns between them.
+#[test]
+fn vcpus_of_a_vm_have_equal_parts() {
+    apart(|| {
+        let vm = tenant("vm", 2, 0.1, "1").replace("cgroup = \"vm\"", "vm = \"qemu:vm\"");
+        let text =
+            [vm, tenant("other", 1, 0.3, "1")].iter().fold(HOST.to_owned(), |text, tenant| text + tenant);
+        let (mut run, mut tenants) = start(&text);
+        let vcpus = [0, 1].map(|index| tenants.vcpu("vm", index, Hog));
+        let threads = (0..).zip(&vcpus).map(|(index, vcpu)| (index, vcpu.pid)).collect();
+        for spec in vcpus.into_iter().chain([tenants.thread("other", Hog)]) {
+            run.spawn(spec);
+        }
+        settle(&mut run, &tenants);
+        run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
+        run.run_until(run.machine.now_ns() + SECOND / 2);
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, SECOND);
+        let vm = tenants.home("vm");
+        let parts = [0, 1].map(|vcpu| received[vm.unit(vcpu).index()].received_ns as f64 / SECOND as f64);
+        assert!((parts[0] - parts[1]).abs() < 0.01, "{parts:?}");
+    });
+}
+
 /// A tenant that has another CPU's spare time to itself leaves this one's to who has nothing else.
 #[test]
 fn what_slots_leave_is_shared_over_all_cpus() {

@@ -24,6 +24,13 @@ static __always_inline u32 local_tenant(struct cpu_ctx *c, u32 cpu, u32 local)
 	return vcpu ? vcpu->tenant : ROTA_NONE;
 }
 
+/* When local vCPU `local` had its last turn, masked where the verifier can see it. */
+static __always_inline u64 *second_served(struct cpu_ctx *c, u64 local)
+{
+	barrier_var(local);
+	return &c->second_served[local & (ROTA_LOCALS_MAX - 1)];
+}
+
 /* Whether the vCPU is in the middle of a turn: then it goes on, unless somebody is a minimum slice further behind. */
 static __always_inline bool second_goes_on(struct cpu_ctx *c, u32 local)
 {
@@ -41,12 +48,12 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 		return ROTA_NONE;
 	locals = nr_locals(c, cpu);
 	bpf_for (i, 0, locals) {
-		u32 local = (c->second_cursor + i) % locals, tenant_id;
+		u32 local = i & (ROTA_LOCALS_MAX - 1), tenant_id;
 		struct rota_tenant *tenant;
 		struct fair_ctx *f;
 		u64 tag;
 
-		if ((tried >> (local & (ROTA_LOCALS_MAX - 1)) & 1) || !local_waits(cpu, local, true))
+		if ((tried >> local & 1) || !local_waits(cpu, local, true))
 			continue;
 		tenant_id = local_tenant(c, cpu, local);
 		tenant = tenant_of(tenant_id);
@@ -58,7 +65,9 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 			most = tag;
 		if (second_goes_on(c, local))
 			tag -= weighted(tenant, ROTA_FAIR_SLICE_NS);
-		if (found == ROTA_NONE || vtime_before(tag, least)) {
+		/* vCPUs of one tenant have one clock: they take turns. */
+		if (found == ROTA_NONE || vtime_before(tag, least) ||
+		    (tag == least && *second_served(c, local) < *second_served(c, found))) {
 			found = local;
 			least = tag;
 		}
@@ -93,7 +102,7 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	c->second_until = until;
 	c->second_local = local;
 	c->second_tenant = vcpu->tenant;
-	c->second_cursor = local + 1;
+	*second_served(c, local) = c->now;
 	return true;
 }
 

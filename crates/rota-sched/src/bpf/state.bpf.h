@@ -133,10 +133,10 @@ struct cpu_ctx {
 	bool slot_moves;  /* the owner has slots on other CPUs as well */
 	u64 looks_since;  /* one of its threads is on its way since then, at least; 0: none */
 	/* The second level. */
-	u32 second_cursor; /* the local vCPU that comes first if several are equally far behind */
-	u32 second_local;  /* that had the last turn, until when at the latest, and its tenant; ROTA_NONE: nobody had */
+	u32 second_local; /* the local vCPU that had the last turn; ROTA_NONE: none had */
 	u32 second_tenant;
-	u64 second_until;
+	u64 second_until; /* when that turn ends at the latest */
+	u64 second_served[ROTA_LOCALS_MAX];
 	u64 second_most; /* the clock of who is furthest ahead of those who wait */
 	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
 	u32 number;
