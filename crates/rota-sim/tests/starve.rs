@@ -13,6 +13,18 @@ use rota_sim::{
 const MS: u64 = 1_000_000;
 const S: u64 = 1_000 * MS;
 
+/// One tenant on one CPU.
+const WEB: &str = r#"
+[host]
+cpus = "0"
+[[tenant]]
+name = "web"
+class = "reserved"
+share = 0.5
+latency = "20ms"
+match = { cgroup = "web" }
+"#;
+
 type Run = Simulation<Rota, Waits>;
 
 fn start(text: &str) -> (Run, Tenants) {
@@ -189,18 +201,7 @@ fn many_shared_threads_share_the_grants_of_the_floor() {
 #[test]
 fn who_moves_into_a_tenant_waits_for_no_more_than_its_turn() {
     apart(|| {
-        let (mut run, mut tenants) = start(
-            r#"
-            [host]
-            cpus = "0"
-            [[tenant]]
-            name = "web"
-            class = "reserved"
-            share = 0.5
-            latency = "20ms"
-            match = { cgroup = "web" }
-            "#,
-        );
+        let (mut run, mut tenants) = start(WEB);
         run.spawn(tenants.system(Hog));
         let shell = TaskSpec { unit: UnitId(9), ..tenants.system(Periodic::new(10 * MS, 10 * MS)) };
         let shell = run.spawn(shell);
@@ -224,18 +225,7 @@ fn who_moves_into_a_tenant_waits_for_no_more_than_its_turn() {
 #[test]
 fn who_was_alone_has_its_turn_among_siblings() {
     apart(|| {
-        let (mut run, mut tenants) = start(
-            r#"
-            [host]
-            cpus = "0"
-            [[tenant]]
-            name = "web"
-            class = "reserved"
-            share = 0.5
-            latency = "20ms"
-            match = { cgroup = "web" }
-            "#,
-        );
+        let (mut run, mut tenants) = start(WEB);
         appears(&mut run, &tenants, "web");
         let alone = TaskSpec { unit: UnitId(9), ..tenants.thread("web", Hog) };
         run.spawn(alone);

@@ -15,13 +15,12 @@
 
 #define SECOND_TRIES 4 /* local vCPUs that are asked for a turn, as what waits for one may be bound to other CPUs */
 
-/* The tenant of local vCPU `local`; ROTA_NONE: there is no such one. */
-static __always_inline u32 local_tenant(struct cpu_ctx *c, u32 cpu, u32 local)
+/* Local vCPU `local` of this CPU, if there is one. */
+static __always_inline struct rota_table_vcpu *local_here(struct cpu_ctx *c, u32 cpu, u32 local)
 {
 	struct rota_cpu_view *view = c->buffer < ROTA_NR_BUFFERS ? cpu_view(c->buffer, cpu) : NULL;
-	struct rota_table_vcpu *vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
 
-	return vcpu ? vcpu->tenant : ROTA_NONE;
+	return view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
 }
 
 /* When local vCPU `local` had its last turn, masked where the verifier can see it. */
@@ -48,16 +47,17 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 		return ROTA_NONE;
 	locals = nr_locals(c, cpu);
 	bpf_for (i, 0, locals) {
-		u32 local = i & (ROTA_LOCALS_MAX - 1), tenant_id;
+		u32 local = i & (ROTA_LOCALS_MAX - 1);
+		struct rota_table_vcpu *vcpu;
 		struct rota_tenant *tenant;
 		struct fair_ctx *f;
 		u64 tag;
 
 		if ((tried >> local & 1) || !local_waits(cpu, local, true))
 			continue;
-		tenant_id = local_tenant(c, cpu, local);
-		tenant = tenant_of(tenant_id);
-		f = fair_ctx(tenant_id);
+		vcpu = local_here(c, cpu, local);
+		tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+		f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
 		if (!tenant || !f)
 			continue;
 		tag = f->clock;
@@ -82,14 +82,12 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_table_vcpu *vcpu;
 	struct rota_tenant *tenant;
-	struct rota_cpu_view *view;
 	struct fair_ctx *f;
 	u64 until;
 
-	if (!c || c->buffer >= ROTA_NR_BUFFERS)
+	if (!c)
 		return false;
-	view = cpu_view(c->buffer, cpu);
-	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
+	vcpu = local_here(c, cpu, local);
 	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 	f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
 	if (!tenant || !f)
@@ -106,13 +104,14 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	return true;
 }
 
+/* One turn of the second level. */
 __noinline bool serve_second_level(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u64 tried = 0;
 	u32 tries;
 
-	if (!c || c->buffer >= ROTA_NR_BUFFERS)
+	if (!c)
 		return false;
 	bpf_for (tries, 0, SECOND_TRIES) {
 		u32 local = next_local(cpu, tried);

@@ -33,7 +33,7 @@ pub static PATCHES: [Patch; 3] = [
     },
     Patch {
         name: "budget",
-        about: "the floor's grant is given once, and never again",
+        about: "the floor's grants end after two seconds",
         file: "floor.bpf.h",
         text: "\tif (c->now - floor->served > wait)\n",
         spoilt: "\tif (c->now - floor->served > wait && c->now < ROTA_FLOOR_WAIT_NS * 2)\n",
