@@ -316,7 +316,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 		return;
 	settle_membership(p, t, now);
 	/*
-	 * Until Linux 6.19 it has waited in this CPU's own queue, whatever slots began elsewhere: see gives_way.
+	 * Who starts without a decision has waited in this CPU's own queue for another class to leave, if for anything.
 	 * One whose cgroup or affinity is changed stops and runs again at once.
 	 */
 	cause = c->other_since && !c->decided && now - c->other_since > ROTA_LATE_MIN_NS ? ROTA_CAUSE_HIGHER_CLASS
@@ -362,21 +362,14 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 }
 
 /*
- * Another class takes the CPU, with dispatch not asked. A thread that has some of its slice left stays in the CPU's own
- * queue, where no other CPU finds it that has a slot for it meanwhile: it has to come through enqueue.
+ * Another class takes the CPU, with dispatch not asked. A thread that has some of its slice left would stay in the
+ * CPU's own queue, where no other CPU finds it, for as long as that class wants; without any it comes through enqueue.
  */
-static __always_inline void gives_way(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
+static __always_inline void gives_way(struct cpu_ctx *c, struct task_struct *p)
 {
-	struct rota_tenant *tenant = tenant_of(t->m.tenant);
-
-	if (c->decided || !tenant || is_bound_kernel_thread(p))
+	if (c->decided || is_bound_kernel_thread(p))
 		return;
-	if (p->scx.slice) {
-		if (!tenant->migrates && sole_vcpu(tenant, &t->m) != ROTA_NONE)
-			return;
-		if (!scx_reenqueue_local())
-			return;
-	}
+	scx_set_slice(p, 0);
 	serves_no_more(c);
 }
 
@@ -395,7 +388,7 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	stops_serving(c, now);
 	if (runnable) {
 		fair_ends(cpu); /* dispatch has chosen another one, or was not asked */
-		gives_way(c, p, t);
+		gives_way(c, p);
 	}
 }
 
