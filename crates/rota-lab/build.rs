@@ -1,4 +1,4 @@
-//! Compiles the observer's and the FIFO's BPF programs and QEMU's plugin.
+//! Compiles the guest's BPF programs and QEMU's plugin.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 const OBSERVER: &str = "src/guest/observer";
 const FIFO: &str = "src/guest/fifo";
+const CALLS: &str = "src/guest/calls";
 /// What the scheduler says of the kernel, for the FIFO too.
 const KERNEL: &str = "../rota-sched/src/bpf";
 const PLUGIN: &str = "src/resync.c";
@@ -14,6 +15,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     bpf("observer", OBSERVER, &out);
     bpf("fifo", FIFO, &out);
+    bpf("calls", CALLS, &out);
     println!("cargo::rerun-if-changed={KERNEL}/kernel.bpf.h");
     plugin(&out.join("resync.so"));
 }

@@ -19,7 +19,7 @@ use crate::policy::{Arrival, Departure, Idle, Next, Policy};
 use crate::task::State;
 use idle::IdleMasks;
 pub use kernel::{DsqIter, Kernel};
-pub use order::{Order, PAIRS};
+pub use order::{Order, PAIRS, PAIRS_ON_CPUS, Pair};
 pub use state::{Exit, flags};
 use state::{ExtState, ExtTask, GLOBAL, Place, Rq};
 

@@ -1,5 +1,6 @@
 //! Rules of sched_ext, each in the small: which operation comes when, and what a call does.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use rota_model::{CpuSet, Topology};
@@ -82,7 +83,7 @@ impl Ops for Recorder {
         let prev_is = prev.map_or("nobody".to_owned(), |prev| {
             format!("{}{}", prev.0, if kernel.is_queued(prev) { "" } else { " blocked" })
         });
-        self.note(format!("dispatch after {prev_is}"));
+        self.note(format!("dispatch {} after {prev_is}", cpu.0));
         (self.dispatch)(kernel, cpu, prev);
     }
     fn runnable(&mut self, _: &mut Kernel<'_>, task: TaskId, _: u64) {
@@ -149,12 +150,12 @@ fn a_task_wakes_runs_and_sleeps() {
     let expected = [
         "runnable 0",
         "enqueue 0 wakeup",
-        "dispatch after nobody",
+        "dispatch 0 after nobody",
         "update_idle 0 false",
         "running 0 on 0",
         "stopping 0 blocked",
         "quiescent 0 sleeps",
-        "dispatch after 0 blocked",
+        "dispatch 0 after 0 blocked",
         "update_idle 0 true",
         "exit_task 0",
     ];
@@ -182,7 +183,7 @@ fn an_exhausted_slice_ends_at_a_tick() {
     run.run_until(11 * MS);
     log(&mut run);
     run.run_until(13 * MS);
-    let expected = ["dispatch after 0", "stopping 0", "enqueue 0 last", "update_idle 0 true"];
+    let expected = ["dispatch 0 after 0", "stopping 0", "enqueue 0 last", "update_idle 0 true"];
     assert_eq!(log(&mut run)[..], expected);
 
     let mut run = run_with(1, Recorder { flags: 0, ..Recorder::new() });
@@ -190,7 +191,7 @@ fn an_exhausted_slice_ends_at_a_tick() {
     run.run_until(11 * MS);
     log(&mut run);
     run.run_until(13 * MS);
-    assert_eq!(log(&mut run)[..], ["dispatch after 0"], "without it, the task goes on");
+    assert_eq!(log(&mut run)[..], ["dispatch 0 after 0"], "without it, the task goes on");
 }
 
 #[test]
@@ -201,7 +202,7 @@ fn the_next_is_chosen_before_the_present_one_is_queued() {
     run.run_until(11 * MS);
     log(&mut run);
     run.run_until(13 * MS);
-    assert_eq!(log(&mut run)[..], ["dispatch after 0", "stopping 0", "enqueue 0", "running 1 on 0"]);
+    assert_eq!(log(&mut run)[..], ["dispatch 0 after 0", "stopping 0", "enqueue 0", "running 1 on 0"]);
 }
 
 #[test]
@@ -215,7 +216,7 @@ fn a_slice_given_in_dispatch_keeps_the_task_without_a_word() {
     run.run_until(11 * MS);
     log(&mut run);
     run.run_until(13 * MS);
-    assert_eq!(log(&mut run)[..], ["dispatch after 0"]);
+    assert_eq!(log(&mut run)[..], ["dispatch 0 after 0"]);
 }
 
 /// The higher class leaves the task its slice: it waits at the head of its CPU's own queue, unknown to the scheduler.
@@ -240,7 +241,7 @@ fn a_cpus_own_queue_is_queued_anew_once_the_higher_class_has_the_cpu() {
     run.spawn(TaskSpec { realtime: Some(50), ..spec(Once(vec![Step::Compute(MS)])) });
     assert_eq!(log(&mut run)[..], ["stopping 0", "enqueue 0"]);
     run.run_until(3 * MS);
-    assert_eq!(log(&mut run)[..], ["dispatch after nobody", "running 0 on 0"]);
+    assert_eq!(log(&mut run)[..], ["dispatch 0 after nobody", "running 0 on 0"]);
 }
 
 #[test]
@@ -268,7 +269,7 @@ fn a_task_sent_somewhere_while_its_cpu_is_selected_is_not_enqueued() {
     run.spawn(spec(Hog));
     assert_eq!(
         log(&mut run)[..],
-        ["runnable 0", "enqueue 0", "dispatch after nobody", "update_idle 0 false", "running 0 on 0"]
+        ["runnable 0", "enqueue 0", "dispatch 0 after nobody", "update_idle 0 false", "running 0 on 0"]
     );
 
     let mut run = run_with(2, Recorder { select_cpu, ..Recorder::new() });
@@ -290,7 +291,7 @@ fn kicks_reach_whom_they_mean() {
     };
     assert!(kick(&mut run, flags::KICK_IDLE).is_empty(), "it does not idle");
     assert!(kick(&mut run, 0).is_empty(), "its task has a slice left");
-    assert_eq!(kick(&mut run, flags::KICK_PREEMPT)[0], "dispatch after 0");
+    assert_eq!(kick(&mut run, flags::KICK_PREEMPT)[0], "dispatch 1 after 0");
 }
 
 #[test]
@@ -310,7 +311,7 @@ fn a_cpu_takes_the_first_task_that_may_run_there() {
         run.policy.call(&mut run.machine, |_, kernel| kernel.kick_cpu(CpuId(1), flags::KICK_PREEMPT))
     });
     run.run_until(3 * MS);
-    let expected = ["dispatch after 0", "stopping 0", "enqueue 0", "running 2 on 1"];
+    let expected = ["dispatch 1 after 0", "stopping 0", "enqueue 0", "running 2 on 1"];
     assert_eq!(
         log(&mut run),
         expected,
@@ -367,9 +368,9 @@ fn a_running_task_is_changed_and_runs_on_or_moves() {
         "running 0 on 0",
         "stopping 0",
         "enqueue 0",
-        "dispatch after nobody",
+        "dispatch 0 after nobody",
         "update_idle 0 true",
-        "dispatch after nobody",
+        "dispatch 1 after nobody",
         "update_idle 1 false",
         "running 0 on 1",
     ];
@@ -477,10 +478,17 @@ fn mistakes_end_the_scheduler() {
 /// them that the model makes is one that is known.
 #[test]
 fn operations_come_in_the_kernel_s_order() {
-    let mut seen = std::collections::BTreeSet::new();
+    let (mut seen, mut on_cpus) = (BTreeSet::new(), BTreeSet::new());
     for seed in 0..20 {
         let mut order = Order::default();
-        let mut run = run_with(2, Recorder { flags: 0, ..Recorder::new() });
+        let enqueue: Enqueue = |kernel, task, enq_flags| {
+            kernel.dsq_insert(task, QUEUE, SLICE, enq_flags);
+            if enq_flags & flags::ENQ_LAST != 0 {
+                kernel.kick_cpu(kernel.machine.task(task).cpu, 0);
+            }
+        };
+        let ops_flags = [0, flags::OPS_ENQ_LAST][seed as usize % 2];
+        let mut run = run_with(2, Recorder { flags: ops_flags, enqueue, ..Recorder::new() });
         let mut rng = crate::Rng::new(seed, 0);
         let mut step = || match rng.below(4) {
             0 => Step::SleepUntil(rng.below(200 * MS)),
@@ -502,6 +510,8 @@ fn operations_come_in_the_kernel_s_order() {
         }
         log(&mut run).iter().for_each(|line| order.see(line).unwrap());
         seen.extend(order.pairs());
+        on_cpus.extend(order.pairs_on_cpus());
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), PAIRS);
+    assert_eq!(on_cpus.into_iter().collect::<Vec<_>>(), PAIRS_ON_CPUS);
 }

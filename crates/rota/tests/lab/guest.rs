@@ -34,6 +34,7 @@ pub struct Guest {
     cpus: u32,
     clock: Clock,
     halvings: u32,
+    own: Vec<&'static str>,
     programs: Vec<&'static str>,
 }
 
@@ -41,7 +42,14 @@ impl Guest {
     /// One CPU whose clock counts instructions: nothing but the guest itself takes time from the guest, so promises can
     /// be asserted exactly.
     pub fn exact(kernel: &'static str) -> Guest {
-        Guest { kernel, cpus: 1, clock: Clock::Instructions, halvings: 0, programs: Vec::new() }
+        Guest {
+            kernel,
+            cpus: 1,
+            clock: Clock::Instructions,
+            halvings: 0,
+            own: vec!["rota", "rota-probe"],
+            programs: vec![],
+        }
     }
 
     /// Several CPUs whose clock counts instructions. They take turns, each as fast as if it were alone: nothing else
@@ -62,6 +70,12 @@ impl Guest {
         self
     }
 
+    /// With another program of the lab's.
+    pub fn own(mut self, name: &'static str) -> Guest {
+        self.own.push(name);
+        self
+    }
+
     /// With a program of this machine, too.
     pub fn program(mut self, name: &'static str) -> Guest {
         self.programs.push(name);
@@ -73,7 +87,7 @@ impl Guest {
         let kernel = Kernel::fetch(self.kernel, &mut |message| println!("{message}")).unwrap();
         let programs = tempfile::tempdir().unwrap();
         let mut image = Image::new(&kernel).unwrap();
-        for name in ["rota", "rota-probe"] {
+        for name in &self.own {
             let stripped = programs.path().join(name);
             strip(name, &stripped);
             image.program(&stripped, &format!("/usr/bin/{name}")).unwrap();

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
+mod calls;
 mod churn;
 mod crowd;
 mod edits;
