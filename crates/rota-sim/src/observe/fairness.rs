@@ -19,6 +19,8 @@
 //!   threads to use its share. Nobody is owed more than its share of the horizon.
 //! - What others gain while it is limited is owed to it even if it was ahead of them, unless they are owed something
 //!   themselves. Were it taken for their regaining that, round after round, nobody would know what is owed.
+//! - Who goes for a moment is not behind anybody when it comes back, but it is as far ahead as it was: the others are
+//!   owed still what they have not had meanwhile.
 //! - Who comes begins where the tenant is that is furthest ahead, and others may be as far behind that one as their own
 //!   bound has it: they are owed that, beside the newcomer.
 
@@ -201,11 +203,15 @@ impl Fairness {
             let tenants = [self.tenants[first], self.tenants[second]];
             let Some(pair) = self.pairs.get_mut(&(first, second)) else { continue };
             let ran_ns = now_ns - std::mem::replace(&mut pair.counted_ns, now_ns);
+            let served = tenants.map(|of| normalised(ran_ns * u64::from(of.running), of.weight));
             if tenants.iter().any(|tenant| tenant.runnable == 0) {
-                (pair.lead, pair.owed) = ([0; 2], [0; 2]);
+                pair.lead = [0; 2];
+                for side in [0, 1] {
+                    let left = pair.owed[side].saturating_sub(served[side]);
+                    pair.owed[side] = if tenants[side].runnable > 0 { left } else { 0 };
+                }
                 continue;
             }
-            let served = tenants.map(|of| normalised(ran_ns * u64::from(of.running), of.weight));
             let ahead = usize::from(served[1] > served[0]);
             pair.gain(ahead, served[ahead] - served[1 - ahead], &tenants[1 - ahead], owed_most);
             for side in [0, 1] {
@@ -333,6 +339,19 @@ mod tests {
         assert!((95..=100).contains(&pair.owed[0]), "it has fallen behind by 100: {pair:?}");
         pair.gain(0, 95, &waits, 1_000);
         assert!(pair.lead[0] <= 10, "which is made good: {pair:?}");
+    }
+
+    /// Else a tenant whose threads all sleep for a moment, now and then, would seem to owe nobody anything.
+    #[test]
+    fn who_goes_for_a_moment_owes_what_it_owed() {
+        let mut fairness = Fairness::new(4, Bound::of_definition(4, 1_000), 1_000_000);
+        (0..2).for_each(|unit| fairness.tenant(UnitId(unit), 100));
+        (fairness.tenants[0].runnable, fairness.tenants[0].running) = (4, 3);
+        let owed = |us: u64| normalised(us * 1_000, 100);
+        fairness.pairs.insert((0, 1), Pair { owed: [owed(70), owed(5)], ..Pair::default() });
+        fairness.count(1, 10_000);
+        fairness.comes(1);
+        assert_eq!(fairness.pairs[&(0, 1)].owed, [owed(70 - 3 * 10), 0]);
     }
 
     /// The first is 70 us ahead of the second, and has 3 us in service.
