@@ -71,6 +71,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         self.machine.cpus[cpu.index()].realtime.insert(place, id);
         let current = self.machine.cpus[cpu.index()].current;
         if current.is_none_or(|current| priority_of(&self.machine, current) < priority) {
+            self.policy.overtaken(&mut self.machine, cpu);
             self.machine.resched(cpu);
         }
     }

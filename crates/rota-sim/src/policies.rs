@@ -218,6 +218,10 @@ impl Policy for Box<dyn Contender> {
         (**self).timer(machine, cpu, key);
     }
 
+    fn overtaken(&mut self, machine: &mut Machine, cpu: CpuId) {
+        (**self).overtaken(machine, cpu);
+    }
+
     fn deferred(&mut self, machine: &mut Machine, cpu: CpuId) {
         (**self).deferred(machine, cpu);
     }

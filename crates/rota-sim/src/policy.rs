@@ -71,6 +71,9 @@ pub trait Policy {
     /// The task is on its CPU's run queue from now on.
     fn enqueue(&mut self, machine: &mut Machine, task: TaskId, arrival: Arrival);
 
+    /// A task of a higher class would run on `cpu` from now on.
+    fn overtaken(&mut self, _: &mut Machine, _: CpuId) {}
+
     /// The task is on no run queue from now on. It may be running; then `put_prev` follows. If it was only changed, it
     /// is queued again, and where it was running, `set_next` has it run on.
     fn dequeue(&mut self, machine: &mut Machine, task: TaskId, departure: Departure);

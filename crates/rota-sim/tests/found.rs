@@ -7,7 +7,7 @@ use std::rc::Rc;
 use host::{Run, after, settle, start};
 use rota_sim::programs::sync::Semaphore;
 use rota_sim::programs::{Hog, Periodic};
-use rota_sim::{CpuId, Script, TaskSpec, UnitId, apart};
+use rota_sim::{CpuId, Script, TaskSpec, Tenants, UnitId, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -158,6 +158,72 @@ fn a_kernel_thread_goes_on_when_its_cpu_is_kicked() {
         let received = after(&mut run, MS);
         let longest_ns = received[unit.index()].blackout_max_ns;
         assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns");
+    });
+}
+
+/// The same with somebody else there, who would have the CPU for a turn.
+#[test]
+fn a_kernel_thread_goes_on_when_somebody_waits_for_its_cpu() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-1"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            match = { cgroup = "web" }
+            "#,
+        );
+        run.spawn(tenants.thread("web", Hog));
+        settle(&mut run, &tenants);
+        let thread = tenants.system(Hog);
+        let thread = TaskSpec { kernel_thread: true, ..bound(&run, thread, [1]) };
+        let unit = thread.unit;
+        run.spawn(thread);
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 100 * MS);
+        let longest_ns = received[unit.index()].blackout_max_ns;
+        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns");
+    });
+}
+
+/// A vCPU goes from one CPU to another, and the first goes on with the same thread for another vCPU of the container:
+/// a thread that wakes finds the vCPU free.
+#[test]
+fn who_goes_on_for_another_vcpu_lets_go_of_the_one_before() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-2"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            vcpus = 3
+            share = 0.6
+            latency = "20ms"
+            capped = true
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "background"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        for name in ["web", "batch", "batch"] {
+            run.spawn(tenants.thread(name, Hog));
+        }
+        let sleeper = run.spawn(tenants.thread("web", Periodic::new(100 * US, 300 * US)));
+        settle(&mut run, &tenants);
+        let before_ns = run.machine.task(sleeper).used_ns;
+        run.run_until(run.machine.now_ns() + 1_000 * MS);
+        let used_ns = run.machine.task(sleeper).used_ns - before_ns;
+        assert!(used_ns > 200 * MS, "{used_ns} ns of 1 s, a fourth of which it would have");
     });
 }
 
@@ -323,5 +389,77 @@ fn many_threads_share_the_grants_of_the_floor() {
         settle(&mut run, &tenants);
         run.run_until(run.machine.now_ns() + 60_000 * MS);
         assert!(run.policy.exited().is_none(), "{:?}", run.policy.exited());
+    });
+}
+
+const LONE: &str = r#"
+    [host]
+    cpus = "0-3"
+    housekeeping = "0"
+    [[tenant]]
+    name = "batch"
+    class = "shared"
+    match = { cgroup = "batch" }
+"#;
+
+/// A real-time thread that computes for 20 ms on a CPU, when it is given the sign.
+fn real_time(run: &Run, tenants: &mut Tenants, cpu: u32, sign: Rc<Semaphore>) -> TaskSpec {
+    let script = Script::new(async move |thread| {
+        sign.take(&thread).await;
+        thread.compute(20 * MS).await;
+    });
+    let spec = tenants.system(script);
+    TaskSpec { realtime: Some(50), ..bound(run, spec, [cpu]) }
+}
+
+/// A real-time task takes the CPU of a shared tenant's thread, which goes on at once on one that idles.
+#[test]
+fn a_shared_thread_leaves_a_cpu_that_a_real_time_task_takes() {
+    apart(|| {
+        let (mut run, mut tenants) = start(LONE);
+        settle(&mut run, &tenants);
+        let thread = run.spawn(tenants.thread("batch", Hog));
+        run.run_until(run.machine.now_ns() + 10 * MS);
+        let sign = Rc::new(Semaphore::new(1));
+        let cpu = run.machine.task(thread).cpu.0;
+        let taker = real_time(&run, &mut tenants, cpu, sign);
+        run.spawn(taker);
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 10 * MS);
+        let longest_ns = received[tenants.home("batch").first_unit.index()].blackout_max_ns;
+        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns beside CPUs that idle");
+    });
+}
+
+/// A real-time task wakes on the idle CPU that a shared tenant's thread was sent to a moment before.
+#[test]
+fn a_shared_thread_that_was_sent_to_a_taken_cpu_starts_elsewhere() {
+    apart(|| {
+        let (mut run, mut tenants) = start(LONE);
+        settle(&mut run, &tenants);
+        let [go, sign] = [0, 0].map(|count| Rc::new(Semaphore::new(count)));
+        let waits = go.clone();
+        let thread = run.spawn(tenants.thread(
+            "batch",
+            Script::new(async move |thread| {
+                thread.compute(MS).await;
+                waits.take(&thread).await;
+                thread.compute(10 * MS).await;
+            }),
+        ));
+        run.run_until(run.machine.now_ns() + 10 * MS);
+        let cpu = run.machine.task(thread).cpu.0;
+        let taker = real_time(&run, &mut tenants, cpu, sign.clone());
+        run.spawn(taker);
+        let wakes = tenants.system(Script::new(async move |thread| {
+            thread.compute(MS).await;
+            go.give(&thread);
+            sign.give(&thread);
+        }));
+        run.spawn(bound(&run, wakes, [0]));
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 10 * MS);
+        let longest_ns = received[tenants.home("batch").first_unit.index()].blackout_max_ns;
+        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns beside CPUs that idle");
     });
 }

@@ -145,6 +145,16 @@ static __always_inline void starts_serving(struct cpu_ctx *c)
 	c->serving_claim = c->held_claim;
 }
 
+/* What ran until now goes on, perhaps for another vCPU that dispatch has claimed: the one before is let go of. */
+static __always_inline void goes_on_serving(struct cpu_ctx *c)
+{
+	u32 before = c->serving, claim = c->serving_claim;
+
+	starts_serving(c);
+	if (before != ROTA_NONE && before != c->serving)
+		let_go(before, claim);
+}
+
 /* A thread has stopped, and its queue's counts know it. Its turn may be over with dispatch not asked: see pass_slot. */
 static __always_inline void stops_serving(struct cpu_ctx *c, u64 now)
 {

@@ -174,6 +174,10 @@ enum scx_task_flags {
 	SCX_TASK_QUEUED = 1,
 };
 
+enum scx_enq_flags {
+	SCX_ENQ_IMMED = 1ULL << 33,
+};
+
 #define SCX_DSQ_LOCAL		       0x8000000000000002ULL
 #define SCX_ENQ_WAKEUP		       0x1ULL
 #define SCX_ENQ_PREEMPT		       (1ULL << 32)
@@ -273,6 +277,14 @@ static __always_inline bool scx_reenqueue_local(void)
 		return false;
 	scx_bpf_reenqueue_local___v2___compat();
 	return true;
+}
+
+/* Into a CPU's own queue only to run there at once: what another class is before comes through enqueue. Since 7.1. */
+static __always_inline u64 scx_enq_immediately(void)
+{
+	return bpf_core_enum_value_exists(enum scx_enq_flags, SCX_ENQ_IMMED)
+		       ? bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_IMMED)
+		       : 0;
 }
 
 /* Ends the scheduler with a reason; the kernel's own takes over. For broken invariants only. */

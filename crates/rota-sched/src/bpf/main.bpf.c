@@ -58,7 +58,7 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	cpu = wake_cpu(p, now);
 	if (cpu < nr_host_cpus && goes_straight(p, t, cpu)) {
 		t->straight = true;
-		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, 0);
+		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, scx_enq_immediately());
 		return cpu;
 	}
 	t->sent = true;
@@ -93,9 +93,6 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (!t || is_bound_kernel_thread(p)) {
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | SCX_ENQ_PREEMPT);
-		/* It was kicked, and nobody else is there: the CPU is about to idle, and would not look again. */
-		if (enq_flags & SCX_ENQ_LAST)
-			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -138,7 +135,6 @@ static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 bu
 
 	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev) || !may_run_on(prev, cpu))
 		return 0;
-	t = task_ctx(prev);
 	t = task_ctx(prev);
 	if (!t)
 		return 0;
@@ -213,12 +209,26 @@ static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx
 	turn_ends(cpu, t->m.queue, now);
 }
 
+/*
+ * A kernel thread that can run nowhere else goes on when its CPU is told to look around: at the head of the CPU's own
+ * queue it would have to wait for the turn of whoever is chosen here.
+ */
+static __always_inline bool goes_on_anyway(struct cpu_ctx *c, u32 cpu, struct task_struct *prev, u64 now)
+{
+	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || !is_bound_kernel_thread(prev))
+		return false;
+	pass_slot(c, cpu, now);
+	scx_set_slice(prev, ROTA_QUANTUM_NS);
+	return true;
+}
+
 /* What ran until now goes on, without leaving the CPU: a new turn begins. */
 static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
 {
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
 
 	turn_begins(c, cpu, c->picked, c->now);
+	goes_on_serving(c);
 	fair_turn(c, c->now);
 	if (t) {
 		stands_in(c, t, c->now);
@@ -255,6 +265,8 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	c->claimed = ROTA_NONE;
 	c->look_at = ROTA_NEVER;
 	c->now = bpf_ktime_get_ns();
+	if (goes_on_anyway(c, cpu, prev, c->now))
+		return;
 	table_look_up(cpu, c->now, &slot);
 	settle_prev(prev, c, cpu, c->now);
 	enter_slot(c, cpu, &slot, c->now);

@@ -144,6 +144,7 @@ __noinline bool serve_owner(u32 cpu)
 	if (!tenant)
 		return false;
 	if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
+		clear_left(c);
 		clear_hungry(c);
 		return true;
 	}

@@ -60,6 +60,15 @@ static __always_inline void clear_hungry(struct cpu_ctx *c)
 		unmark(q->hungry, index);
 }
 
+/* A slot of a vCPU that migrates is served: the CPU of its last one may have left a mark, which leads wakers astray. */
+static __always_inline void clear_left(struct cpu_ctx *c)
+{
+	struct queue_ctx *q = c->slot_moves ? slot_owner(c) : NULL;
+
+	if (q && is_marked(q->hungry, c->slot_index))
+		unmark(q->hungry, c->slot_index);
+}
+
 /*
  * Nobody to run in the slot of a tenant with several vCPUs: a waker will find the mark and send someone. If
  * another slot serves that one first, the mark is set again. Returns whether wakers may not have seen it until

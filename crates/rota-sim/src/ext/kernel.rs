@@ -223,6 +223,9 @@ impl Kernel<'_> {
         rq.local.push(task, preempt || enq_flags & flags::ENQ_HEAD != 0);
         let in_balance = rq.in_balance;
         self.ext.task(task).place = Place::Local;
+        if enq_flags & flags::ENQ_IMMED != 0 {
+            self.ext.task(task).immediate = true;
+        }
         if in_balance {
             return;
         }

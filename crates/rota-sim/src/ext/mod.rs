@@ -2,7 +2,7 @@
 //!
 //! After `kernel/sched/ext.c` of Linux 7.1. What is done here at one time, the kernel does under a run queue's lock;
 //! the order of the scheduler's operations is the kernel's. Left out: core scheduling, cgroup and sub-schedulers'
-//! operations, immediate dispatch, and what races of locks can do.
+//! operations, and what races of locks can do.
 
 mod dsq;
 mod idle;
@@ -145,6 +145,7 @@ impl<S: Ops> Ext<S> {
     /// `do_enqueue_task`: hands a task to the scheduler, or to whoever stands for it.
     fn hand_over(&mut self, machine: &mut Machine, task: TaskId, enq_flags: u64) {
         let cpu = machine.task(task).cpu;
+        self.state.task(task).immediate = false;
         if self.state.bypassing || !machine.cpu(cpu).online {
             self.state.task(task).slice_ns = flags::SLICE_DEFAULT;
             self.state.task(task).sent_to = None;
@@ -272,10 +273,21 @@ impl<S: Ops> Ext<S> {
         }
     }
 
-    /// `reenq_local`: hands the scheduler what waits in a CPU's own queue.
-    fn reenqueue(&mut self, machine: &mut Machine, cpu: CpuId) {
+    /// Whether a task of this class would run on the CPU at once (`rq_is_open`): it idles, and no higher one waits.
+    fn is_open(machine: &Machine, cpu: CpuId) -> bool {
+        machine.cpu(cpu).current.is_none() && machine.cpu(cpu).realtime.is_empty()
+    }
+
+    /// `reenq_local`: hands the scheduler what waits in a CPU's own queue, or only what was to run there at once.
+    fn reenqueue(&mut self, machine: &mut Machine, cpu: CpuId, immediate: bool) {
+        let mut place = 0;
         let mut waiting = Vec::new();
-        while let Some(task) = self.state.rq(cpu).local.take(0) {
+        while let Some(task) = self.state.rq(cpu).local.get(place).map(|waiting| waiting.task) {
+            if immediate && !self.state.task(task).immediate {
+                place += 1;
+                continue;
+            }
+            self.state.rq(cpu).local.take(place);
             self.state.task(task).place = Place::Nowhere;
             waiting.push(task);
         }
@@ -364,6 +376,15 @@ impl<S: Ops> Policy for Ext<S> {
             return (kernel!(self, machine)).put_local(task, enq_flags);
         }
         self.hand_over(machine, task, enq_flags);
+        if self.state.task(task).immediate && !Self::is_open(machine, cpu) {
+            self.reenqueue(machine, cpu, true);
+        }
+    }
+
+    fn overtaken(&mut self, machine: &mut Machine, cpu: CpuId) {
+        if !self.state.bypassing {
+            self.reenqueue(machine, cpu, true);
+        }
     }
 
     fn dequeue(&mut self, machine: &mut Machine, task: TaskId, departure: Departure) {
@@ -409,6 +430,9 @@ impl<S: Ops> Policy for Ext<S> {
         }
         self.begins_to_wait(machine, task);
         if self.state.task(task).slice_ns > 0 && !self.state.bypassing {
+            if self.state.task(task).immediate {
+                return self.hand_over(machine, task, flags::ENQ_REENQ);
+            }
             return (kernel!(self, machine)).put_local(task, flags::ENQ_HEAD);
         }
         self.hand_over(machine, task, if next == Next::Idle { flags::ENQ_LAST } else { 0 });
@@ -460,7 +484,7 @@ impl<S: Ops> Policy for Ext<S> {
             self.bypass(machine);
         }
         if std::mem::take(&mut self.state.rq(cpu).queues_anew) && !self.state.bypassing {
-            self.reenqueue(machine, cpu);
+            self.reenqueue(machine, cpu, false);
         }
         let rq = self.state.rq(cpu);
         if rq.deferred.is_empty() && rq.kicks.is_empty() {

@@ -12,6 +12,8 @@ pub mod flags {
     pub const ENQ_HEAD: u64 = 1 << 4;
     /// Before all others, and instead of what runs.
     pub const ENQ_PREEMPT: u64 = 1 << 32;
+    /// Into a CPU's own queue only to run there at once.
+    pub const ENQ_IMMED: u64 = 1 << 33;
     /// The task was in its CPU's own queue.
     pub const ENQ_REENQ: u64 = 1 << 40;
     /// Nothing else is there for the CPU to run.
@@ -60,6 +62,8 @@ pub struct ExtTask {
     /// On a run queue, running or not.
     pub queued: bool,
     pub place: Place,
+    /// It was put into its CPU's own queue to run at once, and not queued anew since: `SCX_TASK_IMMED`.
+    pub immediate: bool,
     /// Waits to run, for the watchdog.
     pub waits: bool,
     pub runnable_at_ns: u64,
@@ -78,6 +82,7 @@ impl ExtTask {
             slice_ns: flags::SLICE_DEFAULT,
             queued: false,
             place: Place::Nowhere,
+            immediate: false,
             waits: false,
             runnable_at_ns: now_ns,
             runnable_at_is_old: true,

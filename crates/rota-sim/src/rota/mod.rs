@@ -246,6 +246,10 @@ impl Policy for Rota {
         }
     }
 
+    fn overtaken(&mut self, machine: &mut Machine, cpu: CpuId) {
+        self.ext.overtaken(machine, cpu);
+    }
+
     fn deferred(&mut self, machine: &mut Machine, cpu: CpuId) {
         self.ext.deferred(machine, cpu);
     }

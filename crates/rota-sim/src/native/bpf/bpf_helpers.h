@@ -17,8 +17,10 @@
 #define __weak
 
 /* The model is the newest kernel. */
-#define bpf_ksym_exists(call)	   true
-#define bpf_core_type_exists(type) true
+#define bpf_ksym_exists(call)			true
+#define bpf_core_type_exists(type)		true
+#define bpf_core_enum_value_exists(type, value) true
+#define bpf_core_enum_value(type, value)	(value)
 
 #define barrier_var(var) asm volatile("" : "+r"(var))
 
