@@ -23,11 +23,21 @@ const KICK_LATE_MAX_NS: u64 = 500 * US;
 /// them before the kernel's watchdog thinks them forgotten: 30 ms in 30 s, in turns of 100 us.
 const CROWD_MAX: u32 = 256;
 
+/// What no scheduler can stop has half of a CPU's time at most, and so much more at once: kernels too leave ordinary
+/// threads something beside real-time ones, or else all of them starve.
+const TAKEN_AT_ONCE_NS: u64 = 100 * MS;
+
 /// Computes and sleeps a few times, and is over.
 struct Burst {
     on_ns: u64,
     off_ns: u64,
     rounds: u64,
+}
+
+impl Burst {
+    fn computes_ns(&self) -> u64 {
+        self.on_ns * self.rounds
+    }
 }
 
 impl Program for Burst {
@@ -51,6 +61,9 @@ pub struct Faults {
     late_until_ns: u64,
     moved: Vec<(TaskId, CgroupId)>,
     bound: Vec<TaskId>,
+    began_ns: u64,
+    /// What each CPU was given to do that no scheduler can stop.
+    taken_ns: Vec<u64>,
 }
 
 impl Faults {
@@ -59,7 +72,9 @@ impl Faults {
         let deals = scene.swarm.deals.clone().into_iter();
         let due = deals.map(|(deal, every_ns)| (deal, every_ns, now_ns + wait_ns(&mut scene.rng, every_ns)));
         let (due, usual) = (due.collect(), scene.run.machine.costs.clone());
-        Faults { due, usual, late_until_ns: u64::MAX, moved: Vec::new(), bound: Vec::new() }
+        let taken_ns = vec![0; scene.swarm.cpus as usize];
+        let (moved, bound) = (Vec::new(), Vec::new());
+        Faults { due, usual, late_until_ns: u64::MAX, moved, bound, began_ns: now_ns, taken_ns }
     }
 
     /// Within what time the scheduler's decisions take effect: of a slot that begins late, a CPU that is asked and one
@@ -114,9 +129,9 @@ impl Faults {
             Deal::Crowd => crowd(scene),
             Deal::Move => self.move_thread(scene),
             Deal::Affinity => self.bind_thread(scene),
-            Deal::Realtime => realtime(scene),
-            Deal::Theft => theft(scene),
-            Deal::Kthread => kernel_thread(scene),
+            Deal::Realtime => self.realtime(scene),
+            Deal::Theft => self.theft(scene),
+            Deal::Kthread => self.kernel_thread(scene),
             Deal::Late => self.be_late(scene),
             Deal::Hotplug => hotplug(scene),
         }
@@ -161,6 +176,44 @@ impl Faults {
         self.bound.push(task);
         scene.run.set_affinity(task, mask);
         scene.run.observer.0.0.changed(&scene.run.machine, task);
+    }
+
+    /// Whether a CPU can be taken for so long, which then is counted.
+    fn takes(&mut self, scene: &Scene, cpu: CpuId, ns: u64) -> bool {
+        let most_ns = (scene.now_ns() - self.began_ns) / 2 + TAKEN_AT_ONCE_NS;
+        let taken_ns = &mut self.taken_ns[cpu.index()];
+        let fits = *taken_ns + ns <= most_ns;
+        *taken_ns += if fits { ns } else { 0 };
+        fits
+    }
+
+    fn realtime(&mut self, scene: &mut Scene) {
+        let program = burst(&mut scene.rng, 10 * MS);
+        let cpu = match scene.rng.chance(1, 2) {
+            true => some_cpu(scene),
+            false => scene.run.machine.this_cpu(),
+        };
+        let priority = scene.rng.between(1, 99) as u8;
+        if self.takes(scene, cpu, program.computes_ns()) {
+            let (spec, affinity) = (scene.tenants.system(program), Some(scene.run.machine.mask([cpu])));
+            scene.run.spawn(TaskSpec { realtime: Some(priority), affinity, ..spec });
+        }
+    }
+
+    fn theft(&mut self, scene: &mut Scene) {
+        let (cpu, ns) = (some_cpu(scene), spread(&mut scene.rng, 10 * US, 20 * MS));
+        let theft = [Theft::Interrupt, Theft::SoftInterrupt, Theft::Steal][scene.rng.below(3) as usize];
+        if self.takes(scene, cpu, ns) {
+            scene.run.steal(cpu, ns, theft);
+        }
+    }
+
+    fn kernel_thread(&mut self, scene: &mut Scene) {
+        let (cpu, program) = (some_cpu(scene), burst(&mut scene.rng, 5 * MS));
+        if self.takes(scene, cpu, program.computes_ns()) {
+            let (spec, affinity) = (scene.tenants.system(program), Some(scene.run.machine.mask([cpu])));
+            scene.run.spawn(TaskSpec { kernel_thread: true, affinity, ..spec });
+        }
     }
 
     fn be_late(&mut self, scene: &mut Scene) {
@@ -249,30 +302,6 @@ fn crowd(scene: &mut Scene) {
 fn burst(rng: &mut Rng, most_ns: u64) -> Burst {
     let (on_ns, off_ns) = (spread(rng, 5 * US, most_ns), spread(rng, 5 * US, 10 * MS));
     Burst { on_ns, off_ns, rounds: rng.between(1, 8) }
-}
-
-fn realtime(scene: &mut Scene) {
-    let program = burst(&mut scene.rng, 10 * MS);
-    let affinity = match scene.rng.chance(1, 2) {
-        true => some_cpu(scene),
-        false => scene.run.machine.this_cpu(),
-    };
-    let spec = scene.tenants.system(program);
-    let affinity = Some(scene.run.machine.mask([affinity]));
-    scene.run.spawn(TaskSpec { realtime: Some(scene.rng.between(1, 99) as u8), affinity, ..spec });
-}
-
-fn theft(scene: &mut Scene) {
-    let (cpu, ns) = (some_cpu(scene), spread(&mut scene.rng, 10 * US, 20 * MS));
-    let theft = [Theft::Interrupt, Theft::SoftInterrupt, Theft::Steal][scene.rng.below(3) as usize];
-    scene.run.steal(cpu, ns, theft);
-}
-
-fn kernel_thread(scene: &mut Scene) {
-    let (cpu, program) = (some_cpu(scene), burst(&mut scene.rng, 5 * MS));
-    let spec = scene.tenants.system(program);
-    let affinity = Some(scene.run.machine.mask([cpu]));
-    scene.run.spawn(TaskSpec { kernel_thread: true, affinity, ..spec });
 }
 
 fn hotplug(scene: &mut Scene) {

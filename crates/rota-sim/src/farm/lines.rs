@@ -10,6 +10,7 @@ use super::finding::{Fault, Finding};
 use super::service::Service;
 use super::swarm::S;
 use super::threads::Thread;
+use super::timetable::Timetable;
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
 
@@ -72,9 +73,7 @@ impl Lines {
             if *patient_ns > bound_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
             }
-            if ns > self.late_ns + GRANT_NS
-                && let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, thread)
-            {
+            if let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, table, thread) {
                 let fault = Fault::Idle { cpu, tenant, ns: idle_ns.min(ns) };
                 return Err(Finding { at_ns: now_ns, fault });
             }
@@ -83,19 +82,35 @@ impl Lines {
     }
 
     /// A CPU that has idled for too long and could have run the thread; and for how long. The system's CPUs serve one
-    /// line; whoever else has no slots may wait for one CPU whatever the others do, which is no promise broken.
-    fn idle_for(&self, now_ns: u64, service: &Service, thread: &Thread) -> Option<(CpuId, u64)> {
-        if thread.owner.tenant != SYSTEM {
+    /// line, and the others any shared tenant's thread. Whoever else has no slots waits for one CPU whatever the others
+    /// do, which is no promise broken; but somebody's is lost if all of them idle.
+    fn idle_for(
+        &self,
+        now_ns: u64,
+        service: &Service,
+        table: &Timetable,
+        thread: &Thread,
+    ) -> Option<(CpuId, u64)> {
+        let tenant = thread.owner.tenant;
+        let is_system = tenant == SYSTEM;
+        let allowed_ns = self.late_ns + if is_system { GRANT_NS } else { 0 };
+        // With a change it may have come from another line.
+        let since_ns = thread.waits_since_ns?.max(service.changed_ns()).max(table.from_ns);
+        let told_ns = now_ns.saturating_sub(allowed_ns);
+        if since_ns >= told_ns {
             return None;
         }
-        let cpus = (0..).map(CpuId).zip(&self.housekeeping).filter(|(_, is_kept)| **is_kept);
+        let serves = |cpu: usize| self.housekeeping[cpu] == is_system && !table.is_exclusive(cpu);
+        let cpus = || (0..self.housekeeping.len()).filter(|cpu| serves(*cpu)).map(|cpu| CpuId(cpu as u32));
         // The one that was told may be held up by what no scheduler sees.
-        let told_ns = now_ns - self.late_ns - GRANT_NS;
-        if cpus.clone().any(|(cpu, _)| service.is_taken_since(cpu, told_ns)) {
+        if cpus().any(|cpu| service.is_taken_since(cpu, told_ns)) {
             return None;
         }
-        let idle_ns = |cpu: CpuId| Some(now_ns.saturating_sub(service.idle_since_ns(cpu)?));
-        cpus.filter_map(|(cpu, _)| Some((cpu, idle_ns(cpu)?)))
-            .find(|(_, idle_ns)| *idle_ns > self.late_ns + GRANT_NS)
+        let idles = |cpu| service.idle_since_ns(cpu).filter(|idle_ns| *idle_ns < told_ns);
+        let may_wait = !is_system && !service.threads().is_shared(tenant);
+        if may_wait && !cpus().all(|cpu| idles(cpu).is_some()) {
+            return None;
+        }
+        cpus().find_map(|cpu| Some((cpu, now_ns - idles(cpu)?)))
     }
 }

@@ -257,8 +257,12 @@ impl Scene {
         Ok(())
     }
 
-    /// Whether threads that no scheduler can stop are left over from the faults that had too little time.
+    /// Whether interrupts, or threads that no scheduler can stop, are left over from the faults, as they had too little
+    /// time.
     fn is_taken(&self) -> bool {
+        if self.run.observer.0.0.is_stolen(self.now_ns()) {
+            return true;
+        }
         let mut tasks = self.run.machine.tasks();
         tasks.any(|(_, task)| {
             task.state != State::Dead && (task.realtime.is_some() || task.kernel_thread) && !self.is_over()

@@ -13,7 +13,7 @@ use rota_model::TenantId;
 
 use super::finding::{Fault, Finding};
 use super::spare::Spare;
-use super::threads::{Thread, Threads};
+use super::threads::{Owner, Thread, Threads};
 use super::timetable::Timetable;
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
@@ -161,6 +161,11 @@ impl Service {
         self.cpus.iter().any(|watch| watch.overtaken || now_ns < watch.excused_until_ns)
     }
 
+    /// Whether interrupts or the hypervisor have a CPU.
+    pub fn is_stolen(&self, now_ns: u64) -> bool {
+        now_ns < self.stolen_until_ns
+    }
+
     /// From here on what the scheduler decides takes effect within so many ns.
     pub fn bound(&mut self, machine: &Machine, late_ns: u64) {
         self.look(machine);
@@ -268,6 +273,16 @@ impl Service {
     fn judge(&mut self, cpu: usize, ns: u64, away: bool) {
         let watch = &self.cpus[cpu];
         let (at_ns, late_ns, current) = (watch.at_ns, self.late_ns, watch.current);
+        let in_slot = |slot: u32, owner: Owner| {
+            let slot = self.table(at_ns).map(|table| &table.vcpus[slot as usize]);
+            slot.is_some_and(|slot| owner.may_use(slot.tenant, slot.index))
+        };
+        let owner = current.map(|task| self.threads.thread(task).owner);
+        let beyond = owner.filter(|owner| !watch.slot.is_some_and(|slot| in_slot(slot, *owner)));
+        if let Some(owner) = beyond {
+            self.spare.had(owner.tenant, ns);
+        }
+        let watch = &self.cpus[cpu];
         let table = match self.table(at_ns) {
             Some(table) if !away && !watch.overtaken && !self.over && !self.is_daemon_held(at_ns) => {
                 table.clone()

@@ -25,6 +25,8 @@ struct Wait {
     ns: u64,
     /// When it had nothing to do last.
     rested_ns: u64,
+    /// What its tenant had had when the wait began, see `Spare::had_ns`.
+    had_ns: u64,
 }
 
 /// A CPU.
@@ -42,6 +44,8 @@ pub struct Spare {
     cpus: Vec<Line>,
     /// When a vCPU, or a tenant with one, had nothing to do last.
     rested_ns: BTreeMap<(TenantId, u32), u64>,
+    /// What each tenant had on all CPUs beyond its slots: a tenant with several vCPUs gets its part wherever it can.
+    had_ns: BTreeMap<TenantId, u64>,
 }
 
 /// Which vCPU a thread is, if it is one alone.
@@ -49,18 +53,30 @@ fn vcpu_of(threads: &Threads, owner: Owner) -> Option<u32> {
     owner.vcpu.or_else(|| (threads.vcpus(owner.tenant) == 1).then_some(0))
 }
 
-/// How long the others of a CPU may run while one of them waits: what they are owed, and their turns.
-fn allowed_ns<'a>(threads: &Threads, others: impl Iterator<Item = &'a Vcpu>) -> u64 {
-    let part = |vcpu: &Vcpu| {
-        let ppb = u64::from(vcpu.reservation.share.ppb()) * u64::from(threads.vcpus(vcpu.tenant).max(1));
-        CREDIT_NS * ppb.max(10_000_000) / 1_000_000_000 + 2 * TURN_NS
-    };
+/// A tenant's part of what is left, in parts per billion of a CPU.
+fn part_ppb(threads: &Threads, vcpu: &Vcpu) -> u64 {
+    let ppb = u64::from(vcpu.reservation.share.ppb()) * u64::from(threads.vcpus(vcpu.tenant).max(1));
+    ppb.max(10_000_000)
+}
+
+/// How long the others of a CPU may run while one of them waits, whose tenant has had so much elsewhere since: what
+/// they are owed, as much as that by their parts, and their turns.
+fn allowed_ns<'a>(
+    threads: &Threads,
+    waits: &Vcpu,
+    had_ns: u64,
+    others: impl Iterator<Item = &'a Vcpu>,
+) -> u64 {
+    let elsewhere_ns = u128::from(had_ns) * 1_000_000_000 / u128::from(part_ppb(threads, waits));
+    let owed_ns = u128::from(CREDIT_NS) + elsewhere_ns;
+    let part = |vcpu| (owed_ns * u128::from(part_ppb(threads, vcpu)) / 1_000_000_000) as u64 + 2 * TURN_NS;
     others.map(part).sum()
 }
 
 impl Spare {
     pub fn new(cpus: u32) -> Spare {
-        Spare { cpus: vec![Line::default(); cpus as usize], rested_ns: BTreeMap::new() }
+        let cpus = vec![Line::default(); cpus as usize];
+        Spare { cpus, rested_ns: BTreeMap::new(), had_ns: BTreeMap::new() }
     }
 
     /// Begins anew.
@@ -71,6 +87,11 @@ impl Spare {
     /// Begins anew on a CPU.
     pub fn forget_cpu(&mut self, cpu: usize) {
         self.cpus[cpu].waits.clear();
+    }
+
+    /// A thread of the tenant has run for so long, in no slot of its own.
+    pub fn had(&mut self, tenant: TenantId, ns: u64) {
+        *self.had_ns.entry(tenant).or_default() += ns;
     }
 
     /// A slot begins or ends, for which a timer may be late.
@@ -114,13 +135,15 @@ impl Spare {
                 continue;
             }
             let rested_ns = self.rested_ns.get(&(vcpu.tenant, vcpu.index)).copied().unwrap_or(0);
-            let wait = line.waits.entry(place).or_default();
+            let had_ns = self.had_ns.get(&vcpu.tenant).copied().unwrap_or(0);
+            let anew = Wait { ns: 0, rested_ns, had_ns };
+            let wait = line.waits.entry(place).or_insert(anew);
             if wait.rested_ns != rested_ns {
-                *wait = Wait { ns: 0, rested_ns };
+                *wait = anew;
             }
             wait.ns += ns;
             let others = places().filter(|(other, _)| *other != place).map(|(_, vcpu)| vcpu);
-            if wait.ns > allowed_ns(threads, others) {
+            if wait.ns > allowed_ns(threads, vcpu, had_ns - wait.had_ns, others) {
                 let (cpu, tenant) = (CpuId(cpu as u32), vcpu.tenant);
                 return Some(Fault::Unfair { cpu, tenant, to: owner.tenant, ns: wait.ns });
             }

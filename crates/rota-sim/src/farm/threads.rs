@@ -180,6 +180,11 @@ impl Threads {
         reserved.map_or(0, |spec| spec.vcpus)
     }
 
+    /// Whether the scheduler was told that a tenant has a weight, and no reservation.
+    pub fn is_shared(&self, tenant: TenantId) -> bool {
+        self.specs.get(&tenant).is_some_and(|spec| matches!(spec.class, Class::Shared { .. }))
+    }
+
     /// How many free threads of a tenant run.
     pub fn running(&self, tenant: TenantId) -> u32 {
         self.running.get(&tenant).copied().unwrap_or(0)

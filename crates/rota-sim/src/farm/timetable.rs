@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rota_model::{Reservation, Share, TenantId};
 use rota_table::Certified;
-use rota_table::layout::VCPU_CAPPED;
+use rota_table::layout::{CPU_EXCLUSIVE, VCPU_CAPPED};
 
 /// A slot of a CPU: from, to, whose.
 type Slot = (u32, u32, u32);
@@ -26,6 +26,8 @@ struct Cpu {
     slots: Vec<Slot>,
     /// The vCPUs with slots here and nowhere else that may have more than their slots.
     locals: Vec<u32>,
+    /// One tenant has it to itself.
+    exclusive: bool,
 }
 
 /// A table, and when it begins to hold.
@@ -67,7 +69,8 @@ impl Timetable {
                     homes.push(number);
                 }
             }
-            cpus.push(Cpu { length_ns: cpu.record.length_ns, slots, locals: Vec::new() });
+            let exclusive = cpu.record.flags & CPU_EXCLUSIVE != 0;
+            cpus.push(Cpu { length_ns: cpu.record.length_ns, slots, locals: Vec::new(), exclusive });
         }
         for (number, vcpu) in (0..).zip(&vcpus) {
             if let (false, &[only]) = (vcpu.reservation.capped, &vcpu.cpus[..]) {
@@ -101,6 +104,11 @@ impl Timetable {
     /// The vCPUs that may have this CPU's spare time, and none of another.
     pub fn locals(&self, cpu: usize) -> &[u32] {
         self.cpus.get(cpu).map_or(&[], |cpu| &cpu.locals)
+    }
+
+    /// Whether one tenant has a CPU to itself.
+    pub fn is_exclusive(&self, cpu: usize) -> bool {
+        self.cpus.get(cpu).is_some_and(|cpu| cpu.exclusive)
     }
 
     /// What each vCPU of a tenant is promised, by its number; nothing if the tenant has none here.
