@@ -22,6 +22,13 @@ static __always_inline struct fair_domain *fair_domain(u32 domain)
 	return bpf_map_lookup_elem(&domains, &domain);
 }
 
+static __always_inline struct fair_place *fair_place(u32 domain, u32 tenant)
+{
+	u32 index = domain * settings.nr_tenants + tenant;
+
+	return tenant < settings.nr_tenants ? bpf_map_lookup_elem(&places, &index) : NULL;
+}
+
 static __always_inline bool vtime_before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
@@ -175,13 +182,36 @@ static __always_inline void fair_book(struct cpu_ctx *c, const struct rota_tenan
 		settle_clock(c, booked);
 }
 
+/* The CPU has a bit of its own in its domain from now on, as the scheduler is loaded. */
+static __always_inline void fair_seat(struct cpu_ctx *c)
+{
+	struct fair_domain *d = fair_domain(c->domain);
+	u32 seat = d ? d->nr_cpus++ : ROTA_FAIR_BITS;
+
+	if (!d || seat >= ROTA_FAIR_BITS)
+		return;
+	d->cpus[seat] = c->number;
+	c->bit = 1ULL << seat;
+}
+
+/* Whether the CPU is one of those of its domain that serve the tenant, for others to see. */
+static __always_inline void fair_shows(struct cpu_ctx *c, struct fair_place *place, bool serves)
+{
+	if (!place || !(place->gives_way & c->bit) == !serves)
+		return;
+	if (serves)
+		__sync_fetch_and_or(&place->gives_way, c->bit);
+	else
+		__sync_fetch_and_and(&place->gives_way, ~c->bit);
+}
+
 /* A turn begins: whom to ask first to give way, and how far the system's virtual time is, is put right. */
 static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 {
 	struct fair_domain *d = fair_domain(c->domain);
 	struct rota_tenant *tenant = tenant_of(c->served);
 	struct fair_ctx *f = fair_ctx(c->served), *ahead;
-	struct cpu_ctx *other;
+	struct fair_place *place;
 	u64 grain, tag;
 
 	c->gives_way = c->level <= ROTA_LEVEL_SHARED;
@@ -192,10 +222,11 @@ static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 	if (vtime_before(d->v + grain, tag))
 		advance(d, c->domain, tag, now);
 	fair_book(c, tenant, now);
-	other = cpu_ctx(d->ahead);
-	ahead = other && other->gives_way ? fair_ctx(other->served) : NULL;
+	fair_shows(c, fair_place(c->domain, c->served), c->gives_way);
+	place = fair_place(c->domain, d->ahead);
+	ahead = place && place->gives_way ? fair_ctx(d->ahead) : NULL;
 	if (!ahead || vtime_before(ahead->clock + grain, f->clock))
-		d->ahead = c->number;
+		d->ahead = c->served;
 }
 
 /* A thread of a tenant starts on a CPU. */
@@ -209,6 +240,8 @@ __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 	if (!is_shared || c->lasting != tenant_id)
 		fair_ends(cpu);
 	c->served = ROTA_NONE;
+	if (c->lasting != tenant_id)
+		fair_shows(c, fair_place(c->domain, c->lasting), false);
 	if (is_shared) {
 		c->served = c->lasting = tenant_id;
 		c->served_since = now;

@@ -27,13 +27,6 @@
 /* In which line a task is its tenant's front. */
 #define IN_LINE(tenant, domain) ((u64)(tenant) << 32 | ((domain) + 1))
 
-static __always_inline struct fair_place *fair_place(u32 domain, u32 tenant)
-{
-	u32 index = domain * settings.nr_tenants + tenant;
-
-	return bpf_map_lookup_elem(&places, &index);
-}
-
 /* The task is no longer where it waited: another one may be its tenant's front. */
 static __always_inline void leaves_line(struct task_ctx *t)
 {
@@ -327,18 +320,40 @@ static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag)
 	return vtime_before(tag, next) ? next - tag : 0;
 }
 
+/*
+ * A CPU of the domain that serves the tenant furthest ahead there, from this one's place on; ROTA_NONE: none is known.
+ * One that no longer does is not looked at again.
+ */
+static __always_inline u32 fair_hint(struct cpu_ctx *own, u32 domain)
+{
+	struct fair_domain *d = fair_domain(domain);
+	u32 ahead = d ? d->ahead : ROTA_NONE;
+	struct fair_place *place = fair_place(domain, ahead);
+	u64 seen = place ? place->gives_way : 0;
+	struct cpu_ctx *c;
+	u32 seat;
+
+	if (!d || !seen)
+		return ROTA_NONE;
+	seat = __builtin_ctzll(seen & -own->bit ?: seen);
+	barrier_var(seat); /* the compiler knows that it is small, the verifier does not */
+	c = cpu_ctx(d->cpus[seat % ROTA_FAIR_BITS]);
+	if (!c)
+		return ROTA_NONE;
+	if (c->gives_way && c->served == ahead)
+		return c->number;
+	fair_shows(c, place, false);
+	return ROTA_NONE;
+}
+
 /* The CPU to look at after `i` others for one that gives way; ROTA_NONE: none. */
 static __always_inline u32 fair_candidate(struct cpu_ctx *own, u32 i)
 {
-	u32 nr_domains = settings.nr_domains ?: 1;
-	struct fair_domain *d;
-
 	if (!i)
 		return own->number;
 	if (i > FAIR_HINTS)
 		return own->sampled = (own->sampled + 1) % nr_host_cpus;
-	d = i <= nr_domains ? fair_domain((own->domain + i - 1) % nr_domains) : NULL;
-	return d ? d->ahead : ROTA_NONE;
+	return fair_hint(own, (own->domain + i - 1) % (settings.nr_domains ?: 1));
 }
 
 /*
@@ -368,6 +383,7 @@ __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 ten
 	}
 	if (!best || !__sync_lock_test_and_set(&best->gives_way, 0))
 		return ROTA_NONE;
+	fair_shows(best, fair_place(best->domain, best->served), false);
 	return found;
 }
 
@@ -394,7 +410,8 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 }
 
 /*
- * A thread starts without a decision: what one would have left behind. In a slot there is more to do, so one follows.
+ * A thread starts without a decision: what one would have left behind. In a slot there is more to do, and somebody may
+ * have come to wait while the CPU was on its way, which nobody could tell: so one follows.
  */
 __noinline int starts_straight(u32 cpu, u32 tenant, u64 now)
 {
@@ -409,7 +426,7 @@ __noinline int starts_straight(u32 cpu, u32 tenant, u64 now)
 	enter_slot(c, cpu, &slot, now);
 	c->buffer = slot.buffer;
 	c->exclusive = is_exclusive(slot.buffer, cpu);
-	if (slot.vcpu != ROTA_NONE || c->exclusive)
+	if (slot.vcpu != ROTA_NONE || c->exclusive || scx_bpf_dsq_nr_queued(DSQ_SHARED(c->domain)) > 0)
 		c->overtaken = true;
 	c->prev_tenant = ROTA_NONE;
 	c->picked = ROTA_LEVEL_SHARED;

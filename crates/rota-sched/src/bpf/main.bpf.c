@@ -445,6 +445,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 		return -EINVAL;
 	c->number = cpu;
 	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
+	fair_seat(c);
 	c->sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
 	c->housekeeping = is_housekeeping(cpu);
 	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = c->second_tenant = ROTA_NONE;

@@ -62,6 +62,9 @@ struct fair_ctx {
 	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
+/* CPUs of a domain of which others know by a bit whom they serve: all, if the machine is known (domains.rs). */
+#define ROTA_FAIR_BITS 64
+
 /* CPUs with one line. Written at most once for a grain of service. */
 struct fair_domain {
 	u64 v; /* the system's virtual time */
@@ -71,13 +74,17 @@ struct fair_domain {
 	u64 waited;	  /* when a thread was last sent to wait here */
 	u64 waited_other; /* the same of other tenants than that one's */
 	u32 waiter;	  /* that tenant */
-	u32 ahead;	  /* a CPU that serves the tenant that is furthest ahead: a hint */
+	u32 ahead;	  /* of the tenants served here the one that is furthest ahead: a hint */
+	/* Which CPU each bit of fair_place's stands for. */
+	u32 cpus[ROTA_FAIR_BITS] __attribute__((aligned(ROTA_CACHE_LINE)));
+	u32 nr_cpus;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Of one tenant in one line. */
 struct fair_place {
-	u32 front; /* it has one */
-};
+	u32 front;     /* it has one */
+	u64 gives_way; /* the domain's CPUs that serve it, and were not asked yet to give way: a hint */
+} __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* One line of the floor: what of its grant is left (0: it has none now), and when it was last served or had nobody. */
 struct floor {
@@ -141,6 +148,7 @@ struct cpu_ctx {
 	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
 	u32 number;
 	u32 domain;
+	u64 bit;     /* its own in its domain; 0 if there are more CPUs than bits */
 	u32 sibling; /* another CPU of its core; itself if there is none */
 	u32 served;  /* the shared tenant; ROTA_NONE: none */
 	u32 gives_way;

@@ -54,14 +54,33 @@ fn cpus_do_not_take_turns_in_herds() {
     }
 }
 
+/// With these seeds a tenant gets nearly as much as by the definition.
+fn nearly_as_much(seeds: &[(u64, usize)]) {
+    for &(seed, tenant) in seeds {
+        let (mqfq, rota) = (received(seed, "mqfq")[tenant], received(seed, "rota")[tenant]);
+        assert!(rota * 100 > mqfq * 95, "seed {seed}: {rota} ns, {mqfq} by the definition");
+    }
+}
+
 /// Threads that wake at the same time each have a CPU. With these seeds a program whose threads wake each other had
 /// 31 % and 35 % less than by the definition: two were sent to the same idle CPU, and one asked nobody to give way.
 #[test]
 fn who_wakes_beside_a_sibling_has_a_cpu_of_its_own() {
-    for (seed, tenant) in [(1067, 0), (2099, 1)] {
-        let (mqfq, rota) = (received(seed, "mqfq")[tenant], received(seed, "rota")[tenant]);
-        assert!(rota * 100 > mqfq * 95, "seed {seed}: {rota} ns, {mqfq} by the definition");
-    }
+    nearly_as_much(&[(1067, 0), (2099, 1)]);
+}
+
+/// Of threads that wake all at once each finds a CPU that serves a tenant further ahead, if only a few do. They had
+/// 29 % less, since the CPU that was known of had been told already.
+#[test]
+fn all_that_wake_at_once_find_a_cpu_that_gives_way() {
+    nearly_as_much(&[(1091, 1), (5466, 0)]);
+}
+
+/// Nobody could tell a CPU that was on its way to another thread: it was not looked at, and did not look either until
+/// a slice was over. Then 9 % were missing.
+#[test]
+fn a_cpu_that_was_on_its_way_sees_who_came_meanwhile() {
+    nearly_as_much(&[(6438, 0)]);
 }
 
 /// What a tenant's service differs by, in parts per mille of its fair share and in ns.
