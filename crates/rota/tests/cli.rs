@@ -422,7 +422,7 @@ fn a_paper_s_figure_comes_again() {
 fn a_scenario_of_the_lab_is_simulated() {
     let folder = Folder::new("");
     let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rota-lab/scenarios");
-    for (name, tenants) in [("one-cpu.toml", 5), ("demo.toml", 9)] {
+    for (name, tenants) in [("one-cpu.toml", 5), ("demo.toml", 9), ("barrier.toml", 2)] {
         let path = scenarios.join(name);
         let (json, _) = folder.expect(0, &["sim", path.to_str().unwrap(), "--policy", "rota", "--json"]);
         let runs: Value = serde_json::from_str(&json).unwrap();

@@ -15,7 +15,8 @@ pub fn is_lab(text: &str) -> bool {
 ///
 /// Nothing in the simulator stands for one of the programs; it is named.
 pub fn translated(lab: &Scenario) -> Result<String> {
-    let Scenario { warm_up, window, config, programs, .. } = lab;
+    let Scenario { cpus, warm_up, window, config, programs, .. } = lab;
+    let config = on_machine(config, *cpus);
     let mut text = format!("duration = \"{window}ns\"\nwarm_up = \"{warm_up}ns\"\n{config}\n");
     for program in programs {
         let workload = match program {
@@ -31,6 +32,17 @@ pub fn translated(lab: &Scenario) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// The configuration with the guest's CPUs, where it takes those that the machine has.
+fn on_machine(config: &str, cpus: u32) -> String {
+    let all = format!("[host]\ncpus = \"0-{}\"\n", cpus - 1);
+    let is = |line: &str, key: &str| line.trim_start().starts_with(key);
+    match config.lines().any(|line| is(line, "cpus")) {
+        true => config.to_owned(),
+        false if config.lines().any(|line| is(line, "[host]")) => config.replacen("[host]\n", &all, 1),
+        false => format!("{config}\n{all}"),
+    }
 }
 
 /// What a request takes a server, in ns, when a guest is emulated and a ns is an instruction: nginx received 67 ms for

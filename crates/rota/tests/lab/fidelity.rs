@@ -5,15 +5,19 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A tenant's share may differ by so much of a CPU.
+/// A vCPU's share may differ by so much of a CPU.
 const SHARE: f64 = 0.01;
+
+/// The same where a guest's CPUs take turns: the second one's timers came up to 1.4 ms late while the first had its
+/// turn, and slots lose more by that at their beginnings than they gain at their ends.
+const SHARE_IN_TURNS: f64 = 0.02;
 
 /// A longest blackout may differ by what is declared of either of its ends: a change of tasks, and an interrupt or a
 /// kernel thread beside it (see `promises`).
 const BLACKOUT_NS: u64 = 2 * (20_000 + 500_000);
 
-/// Share, and longest blackout in ns.
-type Found = (f64, u64);
+/// Share, longest blackout in ns, and whether that is bounded.
+type Found = (f64, u64, bool);
 
 /// What each tenant got, by name.
 fn run(arguments: &[&str]) -> Vec<(String, Found)> {
@@ -25,7 +29,7 @@ fn run(arguments: &[&str]) -> Vec<(String, Found)> {
         let longest_ns = tenant["blackouts"]["longest_ns"].as_u64().unwrap();
         (
             tenant["name"].as_str().unwrap().to_owned(),
-            (tenant["received_share"].as_f64().unwrap(), longest_ns),
+            (tenant["received_share"].as_f64().unwrap(), longest_ns, tenant["latency_bound_ns"].is_u64()),
         )
     };
     tenants.iter().map(found).collect()
@@ -36,20 +40,30 @@ fn scenario(name: &str) -> PathBuf {
 }
 
 /// Everybody has the same in the lab and in the simulator.
-#[test]
-#[ignore = "boots a guest"]
-fn the_simulator_gives_what_a_real_kernel_gives() {
-    let path = scenario("one-cpu.toml");
+fn the_simulator_gives_what_a_real_kernel_gives(name: &str, share: f64) {
+    let path = scenario(name);
     let path = path.to_str().unwrap();
     let lab = run(&["lab", path, "--clock", "instructions", "--policies", "rota", "--json"]);
     let sim = run(&["sim", path, "--policy", "rota", "--json"]);
     for ((name, real), (same, simulated)) in lab.iter().zip(&sim) {
+        println!("{name}: {real:?}, simulated {simulated:?}");
         assert_eq!(name, same);
-        assert!((real.0 - simulated.0).abs() < SHARE, "{name}: {real:?}, simulated {simulated:?}");
-        // Who has no promise waits for the floor, whose turns have no fixed times.
-        if name != "batch" {
-            assert!(real.1.abs_diff(simulated.1) <= BLACKOUT_NS, "{name}: {real:?}, simulated {simulated:?}");
-        }
+        assert!((real.0 - simulated.0).abs() < share, "{name}: {real:?}, simulated {simulated:?}");
+        // When others without a promise are served, or the floor is, has no fixed times.
+        let differs_ns = real.1.abs_diff(simulated.1);
+        assert!(!real.2 || differs_ns <= BLACKOUT_NS, "{name}: {real:?}, simulated {simulated:?}");
     }
     assert_eq!(lab.len(), sim.len());
+}
+
+#[test]
+#[ignore = "boots a guest"]
+fn the_simulator_gives_what_a_real_kernel_gives_on_one_cpu() {
+    the_simulator_gives_what_a_real_kernel_gives("one-cpu.toml", SHARE);
+}
+
+#[test]
+#[ignore = "boots a guest"]
+fn the_simulator_gives_what_a_real_kernel_gives_on_two_cpus() {
+    the_simulator_gives_what_a_real_kernel_gives("two-cpus.toml", SHARE_IN_TURNS);
 }
