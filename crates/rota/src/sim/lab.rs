@@ -40,7 +40,7 @@ fn on_machine(config: &str, cpus: u32) -> String {
     let is = |line: &str, key: &str| line.trim_start().starts_with(key);
     match config.lines().any(|line| is(line, "cpus")) {
         true => config.to_owned(),
-        false if config.lines().any(|line| is(line, "[host]")) => config.replacen("[host]\n", &all, 1),
+        false if config.lines().any(|line| is(line, "[host]")) => config.replacen("[host]", &all, 1),
         false => format!("{config}\n{all}"),
     }
 }
