@@ -60,11 +60,13 @@ int rehome(struct rota_rehome *arg)
 		struct task_ctx *t = task_ctx(p);
 		struct membership m;
 		u64 target, now = bpf_ktime_get_ns();
+		bool counts;
 
 		classify(p, &m);
 		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(now));
 		if ((target >> 32) == (DSQ_SHARED(0) >> 32))
 			target = fair_rehome(p, m.tenant, dsq);
+		counts = t && is_rehomed(t, target, is_shared_tenant(tenant_of(m.tenant)));
 		if (target == dsq)
 			continue;
 		if (t && t->m.queue != m.queue)
@@ -72,10 +74,14 @@ int rehome(struct rota_rehome *arg)
 		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))
 			leaves_line(t);
 		scx_bpf_dsq_move_set_vtime(&it, t && t->in_line ? t->tag : 0);
-		if (scx_bpf_dsq_move_vtime(&it, p, target, 0))
+		if (scx_bpf_dsq_move_vtime(&it, p, target, 0)) {
 			moved++;
-		else if (t)
+			continue;
+		}
+		if (t)
 			stay_in_queue(t, now);
+		if (t && counts)
+			no_longer_rehomed(t);
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	bpf_rcu_read_unlock();

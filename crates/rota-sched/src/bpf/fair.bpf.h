@@ -127,7 +127,7 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 
-	if (!c || scx_bpf_dsq_nr_queued(dsq) <= 0)
+	if (!c || nr_waiting(dsq) <= 0)
 		return ROTA_NONE;
 	if (bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		bpf_iter_scx_dsq_destroy(&it);
@@ -221,13 +221,13 @@ __noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
 {
 	u32 domain;
 
-	if (scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) > 0)
+	if (nr_waiting(DSQ_BOUND(cpu)) > 0)
 		return true;
 	bpf_for (domain, 0, settings.nr_domains) {
 		struct fair_domain *d = fair_domain(domain);
 		u64 waited = !d ? 0 : d->waiter == tenant ? d->waited_other : d->waited;
 
-		if (d && (now - waited < ROTA_ROTATION_NS || scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0))
+		if (d && (now - waited < ROTA_ROTATION_NS || nr_waiting(DSQ_SHARED(domain)) > 0))
 			return true;
 	}
 	return false;
@@ -416,17 +416,13 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 __noinline int starts_straight(u32 cpu, u32 tenant, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct owner slot;
 
 	if (!c)
 		return 0;
 	c->now = now;
 	c->dozes = 0;
-	table_look_up(cpu, now, &slot);
-	enter_slot(c, cpu, &slot, now);
-	c->buffer = slot.buffer;
-	c->exclusive = is_exclusive(slot.buffer, cpu);
-	if (slot.vcpu != ROTA_NONE || c->exclusive || scx_bpf_dsq_nr_queued(DSQ_SHARED(c->domain)) > 0)
+	follow_slots(c, cpu, now);
+	if (c->slot_vcpu != ROTA_NONE || c->exclusive || nr_waiting(DSQ_SHARED(c->domain)) > 0)
 		c->overtaken = true;
 	c->prev_tenant = ROTA_NONE;
 	c->picked = ROTA_LEVEL_SHARED;
@@ -519,11 +515,16 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 					 u64 now)
 {
 	struct fair_ctx *f = fair_ctx(t->m.tenant);
+	struct cpu_ctx *c;
 	u64 dsq;
+	u32 cpu;
 
 	t->tag = f ? f->clock : 0;
-	dsq = fair_stand(p, t, t->m.tenant, fair_cpu(p, t, enq_flags & SCX_ENQ_WAKEUP, now));
+	cpu = fair_cpu(p, t, enq_flags & SCX_ENQ_WAKEUP, now);
+	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	place_among_siblings(p, t, q);
+	c = cpu_ctx(cpu);
+	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
 	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) ? t->vtime : t->tag, enq_flags);
 }
 

@@ -9,6 +9,13 @@
 #include "fair.bpf.h"
 #include "pick.bpf.h"
 
+/* Nobody waits in any line. */
+static __always_inline void nobody_overdue(struct cpu_ctx *c)
+{
+	c->pinned.left_ns = c->background.left_ns = c->shared.left_ns = 0;
+	c->pinned.served = c->background.served = c->shared.served = c->now;
+}
+
 /*
  * What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. Many
  * share it.
@@ -26,8 +33,7 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 	      : line == FLOOR_PINNED ? DSQ_PINNED(cpu)
 				     : DSQ_BACKGROUND(cpu);
 	floor = floor_of(c, line);
-	waits = scx_bpf_dsq_nr_queued(dsq) > 0 || c->prev_dsq == dsq ||
-		(line == FLOOR_SHARED && scx_bpf_dsq_nr_queued(DSQ_BOUND(cpu)) > 0);
+	waits = nr_waiting(dsq) > 0 || c->prev_dsq == dsq || (line == FLOOR_SHARED && nr_waiting(DSQ_BOUND(cpu)) > 0);
 	if (!waits) {
 		floor->left_ns = 0;
 		floor->served = c->now;

@@ -7,6 +7,7 @@
  *   state.bpf.h    what is remembered per CPU, queue and task
  *   table.bpf.h    which vCPU owns a CPU now
  *   tenant.bpf.h   which tenant and queue a task belongs to
+ *   waiting.bpf.h  whether anybody waits
  *   clock.bpf.h    what tenants without a reservation have received, by weight
  *   account.bpf.h  service, blackouts, lost time
  *   handover.bpf.h  a vCPU with slots on several CPUs: who has it, and who gets it next
@@ -25,11 +26,12 @@
 #include "shared.h"
 #include "state.bpf.h"
 #include "table.bpf.h"
+#include "waiting.bpf.h"
 #include "tenant.bpf.h"
 #include "account.bpf.h"
 #include "handover.bpf.h"
-#include "slot.bpf.h"
 #include "exclusive.bpf.h"
+#include "slot.bpf.h"
 #include "pick.bpf.h"
 #include "second.bpf.h"
 #include "place.bpf.h"
@@ -112,6 +114,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		dsq = idle_background_dsq(p, dsq);
+	begins_to_wait(t, dsq);
 	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(p, t, q, dsq, now), enq_flags);
 	cpu = scx_bpf_task_cpu(p);
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
@@ -159,6 +162,13 @@ __noinline bool pick_tenant(u32 cpu)
 
 	if (!c)
 		return false;
+	if (!c->prev_dsq && !c->waiting && !shared_may_wait()) {
+		nobody_overdue(c);
+		if (serve_owner(cpu))
+			return true;
+		c->idles = dozes_off(c, cpu);
+		return !c->idles && serve_second_level(cpu);
+	}
 	if (serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
 	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end))
 		return true;
@@ -238,23 +248,18 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
 }
 
-/* Nothing to run. The timer is set if a thread waits for a slot of this CPU, or a new table is about to come. */
+/* Nothing to run. */
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
 	c->until_ns = min_time(c->slot_end, c->look_at);
-	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
-	__sync_lock_test_and_set(&c->dozes, 1);
-	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && !anyone_waits(cpu))
-		return;
-	c->dozes = 0;
-	arm(c, c->until_ns);
+	if (!c->idles && !dozes_off(c, cpu))
+		arm(c, c->until_ns);
 }
 
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct owner slot;
 	bool finds;
 
 	if (!c)
@@ -262,17 +267,15 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	c->overtaken = false;
 	c->decided = true;
 	c->dozes = 0;
+	c->idles = false;
 	c->claimed = ROTA_NONE;
 	c->look_at = ROTA_NEVER;
 	c->now = bpf_ktime_get_ns();
 	if (goes_on_anyway(c, cpu, prev, c->now))
 		return;
-	table_look_up(cpu, c->now, &slot);
 	settle_prev(prev, c, cpu, c->now);
-	enter_slot(c, cpu, &slot, c->now);
-	c->buffer = slot.buffer;
-	c->exclusive = is_exclusive(slot.buffer, cpu);
-	c->prev_dsq = dsq_of_prev(prev, cpu, slot.buffer, c->now);
+	follow_slots(c, cpu, c->now);
+	c->prev_dsq = dsq_of_prev(prev, cpu, c->buffer, c->now);
 	finds = c->housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
 	hold_claimed(c);
 	if (!finds) {
@@ -308,6 +311,7 @@ void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 	if (!t)
 		return;
 	leaves_line(t);
+	waits_no_more(t);
 	if (!t->counted)
 		return;
 	t->counted = false;
@@ -345,6 +349,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	t->running = true;
 	t->run_since = t->charged = now;
 	leaves_line(t);
+	waits_no_more(t);
 	fair_begins(cpu, t->m.tenant, now);
 	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
 	stands_in(c, t, now);
@@ -453,6 +458,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->served = c->lasting = c->prev_tenant = ROTA_NONE;
 	c->dozes = 1; /* it may idle already */
 	c->until_ns = c->slot_end = ROTA_NEVER;
+	c->buffer = ROTA_NONE;
 	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);

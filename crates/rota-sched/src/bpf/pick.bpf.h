@@ -15,6 +15,7 @@
 
 #include "account.bpf.h"
 #include "slot.bpf.h"
+#include "waiting.bpf.h"
 
 /* How long a thread may run before its siblings' turn, by how many share the queue. */
 static __always_inline u64 quantum(u32 siblings)
@@ -52,7 +53,8 @@ __noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 	if (!c)
 		return false;
 	c->keeps_prev = false;
-	if (!scx_move_to_local(dsq)) {
+	/* Of a line it is known: another call here would be one too deep for the verifier. */
+	if (((dsq >> 32) != (DSQ_SHARED(0) >> 32) && !may_wait(dsq)) || !scx_move_to_local(dsq)) {
 		if (c->prev_dsq != dsq)
 			return false;
 		c->keeps_prev = true;
@@ -87,7 +89,7 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 	if (tenant->kind != ROTA_KIND_VM)
 		return serve(cpu, DSQ_QUEUE(service), level, crowd_until(c, service, until));
 	own = service + 1 + index;
-	if (scx_bpf_dsq_nr_queued(DSQ_QUEUE(service)) <= 0 && c->prev_dsq != DSQ_QUEUE(service))
+	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && c->prev_dsq != DSQ_QUEUE(service))
 		return serve(cpu, DSQ_QUEUE(own), level, until);
 	/* Both wait: they take turns, in a slot so that it has one of each. */
 	turn = level == ROTA_LEVEL_OWNER ? (c->slot_end - c->slot_start) / 2 : ROTA_QUANTUM_NS;
@@ -124,7 +126,7 @@ static __always_inline void look_again(struct cpu_ctx *c)
 	struct queue_ctx *owner = queue_ctx(c->slot_queue);
 
 	/* After unclaim: whoever lets go of the vCPU, or queues a thread, has changed the counts before. */
-	if (!owner || !queue_waits(owner) || scx_bpf_dsq_nr_queued(DSQ_QUEUE(c->slot_queue)) > 0) {
+	if (!owner || !queue_waits(owner) || nr_waiting(DSQ_QUEUE(c->slot_queue)) > 0) {
 		c->looks_since = 0;
 		return;
 	}
@@ -177,8 +179,8 @@ static __always_inline bool vcpu_waits(struct rota_table_vcpu *vcpu, u64 prev_ds
 	own = service = DSQ_QUEUE(tenant->first_queue);
 	if (tenant->kind == ROTA_KIND_VM)
 		own += 1 + vcpu->index;
-	return prev_dsq == own || prev_dsq == service || scx_bpf_dsq_nr_queued(own) > 0 ||
-	       (own != service && scx_bpf_dsq_nr_queued(service) > 0);
+	return prev_dsq == own || prev_dsq == service || nr_waiting(own) > 0 ||
+	       (own != service && nr_waiting(service) > 0);
 }
 
 /* Whether a vCPU with slots on several CPUs does here what it does outside of them: on its trailing CPU. */
@@ -261,6 +263,20 @@ __noinline bool anyone_waits(u32 cpu)
 		if (local_waits(cpu, i, false))
 			return true;
 	return locals == ROTA_LOCALS_MAX; /* there may be more than can be looked at */
+}
+
+/*
+ * The CPU is about to idle: without its timer, if no thread waits for one of its slots, and no new table is about to
+ * come. Then nobody waits for its second level either.
+ */
+static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
+{
+	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
+	__sync_lock_test_and_set(&c->dozes, 1);
+	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && !anyone_waits(cpu))
+		return true;
+	c->dozes = 0;
+	return false;
 }
 
 #endif /* ROTA_PICK_BPF_H */

@@ -13,6 +13,7 @@
 
 #include "exclusive.bpf.h"
 #include "slot.bpf.h"
+#include "waiting.bpf.h"
 
 #define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
 #define HOMES_MAX   ROTA_VCPU_CPUS_MAX /* looked at for a task that may not run everywhere */
@@ -316,7 +317,7 @@ __noinline int pass_on(u32 tenant_id, u64 now)
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	u32 cpu;
 
-	if (!tenant || scx_bpf_dsq_nr_queued(DSQ_QUEUE(tenant->first_queue)) <= 0)
+	if (!tenant || nr_waiting(DSQ_QUEUE(tenant->first_queue)) <= 0)
 		return 0;
 	rouse_dozing(tenant_id, now);
 	cpu = hungry_cpu(NULL, tenant_id);

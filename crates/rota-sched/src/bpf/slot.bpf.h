@@ -6,6 +6,7 @@
 #define ROTA_SLOT_BPF_H
 
 #include "account.bpf.h"
+#include "exclusive.bpf.h"
 #include "handover.bpf.h"
 #include "tenant.bpf.h"
 
@@ -147,6 +148,32 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	if (c->slot_moves)
 		trail(vcpu_entry(tenant, vcpu->index), owner->generation, cpu);
 	return 0;
+}
+
+/* Whether the slot that the CPU knows is in force still, and no table that ends it has been published. */
+static __always_inline bool is_in_slot(const struct cpu_ctx *c, u64 now)
+{
+	u64 generation = 0;
+
+	if (now < c->slot_start || now >= c->slot_end || table_in_force(now) != c->buffer ||
+	    table_next(now) < c->slot_end)
+		return false;
+	if (c->buffer != ROTA_NONE)
+		generation = c->buffer ? live.tables[1].generation : live.tables[0].generation;
+	return generation == c->slot_generation;
+}
+
+/* The same for all that is kept of the table in force. */
+static __always_inline void follow_slots(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	struct owner slot;
+
+	if (is_in_slot(c, now))
+		return;
+	table_look_up(cpu, now, &slot);
+	enter_slot(c, cpu, &slot, now);
+	c->buffer = slot.buffer;
+	c->exclusive = is_exclusive(slot.buffer, cpu);
 }
 
 /* Has the timer fire at `at`, on this CPU. */

@@ -50,6 +50,7 @@ struct queue_ctx {
 	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
 	u32 wanted_by;	/* the CPU to be kicked when it is let go of, + 1; 0: none */
 	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
+	u32 waiting;	/* at most so many are in its dispatch queue: see waiting.bpf.h */
 };
 
 /*
@@ -75,6 +76,8 @@ struct fair_domain {
 	u64 waited_other; /* the same of other tenants than that one's */
 	u32 waiter;	  /* that tenant */
 	u32 ahead;	  /* of the tenants served here the one that is furthest ahead: a hint */
+	/* Not where all look for the times. At most so many wait that were sent to wait here: see waiting.bpf.h */
+	u32 waiting __attribute__((aligned(ROTA_CACHE_LINE)));
 	/* Which CPU each bit of fair_place's stands for. */
 	u32 cpus[ROTA_FAIR_BITS] __attribute__((aligned(ROTA_CACHE_LINE)));
 	u32 nr_cpus;
@@ -115,10 +118,12 @@ struct cpu_ctx {
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
 	u32 dozes;	    /* it idles without a timer: see rouse */
+	u32 waiting;	    /* at most so many are in its dispatch queues: see waiting.bpf.h */
 	/* One run of dispatch. */
 	u64 now;
 	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
 	u32 buffer;   /* of the table in force */
+	bool idles;   /* and needs no timer: see dozes_off */
 	u64 look_at;  /* the owner's thread is on its way: when to look for it again; ROTA_NEVER */
 	/* Entries and claims of vCPUs (handover.bpf.h), ROTA_NONE: none. */
 	u32 claimed; /* by the run of dispatch */
@@ -202,6 +207,8 @@ struct task_ctx {
 	u64 finish;	 /* of the last one */
 	u64 in_line;	 /* the line in which it is the front: see IN_LINE; 0: none */
 	u64 waits_since; /* as the front */
+	u64 waits_in;	 /* where it is counted: see waiting.bpf.h; 0: it does not wait */
+	u32 rehomed;	 /* it is counted in nr_rehomed */
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");
@@ -294,6 +301,8 @@ struct {
 volatile struct rota_live live SEC(".data.live");
 struct rota_exit exit_info SEC(".data.exit");
 u64 background_vtime; /* of the background tenant last started: others begin here; a hint, never ahead of that */
+/* At most so many wait that the loader has looked at meanwhile: see waiting.bpf.h. */
+u32 nr_rehomed __attribute__((aligned(ROTA_CACHE_LINE)));
 
 #define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))
 private(masks) struct bpf_cpumask __kptr *housekeeping_mask;
