@@ -215,12 +215,32 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 	}
 }
 
+/* What becomes of the thread whose turn ends. */
+enum turn_end {
+	TURN_GOES_ON,
+	TURN_STOPS,  /* and would go on */
+	TURN_BLOCKS, /* and its queue counts it no more */
+};
+
+/* Under the queue's lock: a thread stops running. Returns whether it was the last one that would run. */
+static __always_inline bool queue_stops_thread(struct queue_ctx *q, bool blocks, u64 now)
+{
+	if (q->nr_running)
+		q->nr_running--;
+	if (blocks && q->nr_runnable && !--q->nr_runnable)
+		return true;
+	if (!q->nr_running && q->nr_runnable)
+		blackout_begins(q, now);
+	return false;
+}
+
 /* Settles what a queue used on this CPU since the turn began, or was last settled. */
-__noinline int turn_ends(u32 cpu, u32 queue, u64 now)
+__noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct queue_ctx *q = queue_ctx(queue);
 	u64 used, interrupt, steal;
+	bool last = false;
 
 	if (!c || !q)
 		return 0;
@@ -242,10 +262,15 @@ __noinline int turn_ends(u32 cpu, u32 queue, u64 now)
 		q->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
 		q->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	}
+	/* After what the turn lost: that is no part of a blackout that begins now. */
+	if (how != TURN_GOES_ON)
+		last = queue_stops_thread(q, how == TURN_BLOCKS, now);
 	bpf_spin_unlock(&q->lock);
+	if (last)
+		fair_loses_queue(q->vm);
 	charge_level(c, cpu, used, now);
 	if (c->served != ROTA_NONE)
-		fair_charge(cpu, used);
+		fair_charge(c, used);
 	c->turn_since = now;
 	return 0;
 }
@@ -282,22 +307,6 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 		}
 		blackout_ends(q, latency_ns, cause, now);
 	}
-	bpf_spin_unlock(&q->lock);
-	return 0;
-}
-
-/* A thread of the queue stops running; `runnable` if it would go on. */
-__noinline int service_ends(u32 queue, bool runnable, u64 now)
-{
-	struct queue_ctx *q = queue_ctx(queue);
-
-	if (!q)
-		return 0;
-	bpf_spin_lock(&q->lock);
-	if (q->nr_running)
-		q->nr_running--;
-	if (!q->nr_running && q->nr_runnable > !runnable)
-		blackout_begins(q, now);
 	bpf_spin_unlock(&q->lock);
 	return 0;
 }

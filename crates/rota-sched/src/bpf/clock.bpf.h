@@ -123,11 +123,8 @@ static __always_inline u64 fair_next(struct cpu_ctx *c, u32 tenant, struct fair_
  * What this CPU has used of its tenant's time goes to the clock, and so much is booked from now on. Nobody lags further
  * than the system's time of a while ago.
  */
-static __always_inline void settle_clock(struct cpu_ctx *c, u64 booked)
+static __always_inline void settle_clock(struct cpu_ctx *c, struct fair_ctx *f, struct fair_domain *d, u64 booked)
 {
-	struct fair_ctx *f = fair_ctx(c->lasting);
-	struct fair_domain *d = fair_domain(c->domain);
-
 	if (f && c->unsettled)
 		__sync_fetch_and_add(&f->clock, c->unsettled);
 	if (f && booked != c->booked)
@@ -139,17 +136,16 @@ static __always_inline void settle_clock(struct cpu_ctx *c, u64 booked)
 }
 
 /* The present tenant was served here for so long. */
-__noinline int fair_charge(u32 cpu, u64 used)
+static __always_inline void fair_charge(struct cpu_ctx *c, u64 used)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct rota_tenant *tenant = c ? tenant_of(c->lasting) : NULL;
+	struct rota_tenant *tenant = tenant_of(c->lasting);
 
-	if (!c || !is_shared_tenant(tenant))
-		return 0;
+	if (!is_shared_tenant(tenant))
+		return;
 	c->unsettled += weighted(tenant, used);
 	if (c->unsettled >= weighted(tenant, ROTA_FAIR_GRAIN_NS))
-		settle_clock(c, c->booked > c->unsettled ? c->booked - c->unsettled : 0);
-	return 0;
+		settle_clock(c, fair_ctx(c->lasting), fair_domain(c->domain),
+			     c->booked > c->unsettled ? c->booked - c->unsettled : 0);
 }
 
 /* A reserved tenant was served here for so long beyond its slots (second.bpf.h). */
@@ -163,23 +159,18 @@ static __always_inline void second_charge(struct cpu_ctx *c, u64 used)
 }
 
 /* The tenant has nothing more from this CPU for now: what is left of its turn is not booked any longer. */
-__noinline int fair_ends(u32 cpu)
+static __always_inline void fair_ends(struct cpu_ctx *c)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
-
-	if (c && (c->booked || c->unsettled))
-		settle_clock(c, 0);
-	return 0;
+	if (c->booked || c->unsettled)
+		settle_clock(c, fair_ctx(c->lasting), fair_domain(c->domain), 0);
 }
 
-/* The turn is booked, up to a minimum slice, so that others know of it; unless most of that is. */
-static __always_inline void fair_book(struct cpu_ctx *c, const struct rota_tenant *tenant, u64 now)
+/* What is to be booked for the turn, up to a minimum slice, so that others know of it. */
+static __always_inline u64 fair_turn_of(const struct cpu_ctx *c, const struct rota_tenant *tenant, u64 now)
 {
 	u64 turn = c->until_ns > now ? min_time(c->until_ns - now, ROTA_FAIR_SLICE_NS) : 0;
-	u64 booked = weighted(tenant, turn);
 
-	if (booked + c->unsettled > c->booked + weighted(tenant, ROTA_FAIR_GRAIN_NS))
-		settle_clock(c, booked);
+	return weighted(tenant, turn);
 }
 
 /* The CPU has a bit of its own in its domain from now on, as the scheduler is loaded. */
@@ -205,14 +196,16 @@ static __always_inline void fair_shows(struct cpu_ctx *c, struct fair_place *pla
 		__sync_fetch_and_and(&place->gives_way, ~c->bit);
 }
 
-/* A turn begins: whom to ask first to give way, and how far the system's virtual time is, is put right. */
-static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
+/*
+ * A turn of the tenant that is served begins, if it is a shared one: whom to ask first to give way, and how far the
+ * system's virtual time is, is put right.
+ */
+static __always_inline void fair_turn(struct cpu_ctx *c, const struct rota_tenant *tenant, u64 now)
 {
 	struct fair_domain *d = fair_domain(c->domain);
-	struct rota_tenant *tenant = tenant_of(c->served);
 	struct fair_ctx *f = fair_ctx(c->served), *ahead;
 	struct fair_place *place;
-	u64 grain, tag;
+	u64 grain, tag, booked;
 
 	c->gives_way = c->level <= ROTA_LEVEL_SHARED;
 	if (!d || !f || !is_shared_tenant(tenant))
@@ -221,8 +214,12 @@ static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 	tag = fair_next(c, c->served, f);
 	if (vtime_before(d->v + grain, tag))
 		advance(d, c->domain, tag, now);
-	fair_book(c, tenant, now);
+	booked = fair_turn_of(c, tenant, now);
+	if (booked + c->unsettled > c->booked + grain) /* unless most of it is booked still */
+		settle_clock(c, f, d, booked);
 	fair_shows(c, fair_place(c->domain, c->served), c->gives_way);
+	if (d->ahead == c->served)
+		return;
 	place = fair_place(c->domain, d->ahead);
 	ahead = place && place->gives_way ? fair_ctx(d->ahead) : NULL;
 	if (!ahead || vtime_before(ahead->clock + grain, f->clock))
@@ -232,13 +229,14 @@ static __always_inline void fair_turn(struct cpu_ctx *c, u64 now)
 /* A thread of a tenant starts on a CPU. */
 __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 {
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	bool is_shared = is_shared_tenant(tenant);
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	bool is_shared = is_shared_tenant(tenant_of(tenant_id));
 
 	if (!c)
 		return 0;
 	if (!is_shared || c->lasting != tenant_id)
-		fair_ends(cpu);
+		fair_ends(c);
 	c->served = ROTA_NONE;
 	if (c->lasting != tenant_id)
 		fair_shows(c, fair_place(c->domain, c->lasting), false);
@@ -246,7 +244,7 @@ __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 		c->served = c->lasting = tenant_id;
 		c->served_since = now;
 	}
-	fair_turn(c, now);
+	fair_turn(c, is_shared ? tenant : NULL, now);
 	return 0;
 }
 

@@ -219,34 +219,40 @@ static __always_inline void notes_wait(struct fair_domain *d, u32 tenant, u64 no
  */
 __noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
 {
+	bool may = shared_may_wait();
 	u32 domain;
 
 	if (nr_waiting(DSQ_BOUND(cpu)) > 0)
 		return true;
-	bpf_for (domain, 0, settings.nr_domains) {
+	for (domain = 0; domain < settings.nr_domains; domain++) {
 		struct fair_domain *d = fair_domain(domain);
 		u64 waited = !d ? 0 : d->waiter == tenant ? d->waited_other : d->waited;
 
-		if (d && (now - waited < ROTA_ROTATION_NS || nr_waiting(DSQ_SHARED(domain)) > 0))
+		if (d && (now - waited < ROTA_ROTATION_NS || (may && scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0)))
 			return true;
 	}
 	return false;
 }
 
 /*
- * When this CPU, which serves the tenant, decides anew if others wait: each CPU at a time of its own, so that they see
- * what the others did; on the floor, when a thread's turn may be over.
+ * When this CPU decides anew, as others wait: each CPU at a time of its own, so that they see what the others did; on
+ * the floor, when a thread's turn may be over.
  */
-static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 level, u32 tenant, u64 until)
+static __always_inline u64 next_decision(struct cpu_ctx *c, u32 cpu, u32 level, u64 until)
 {
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
-	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
 
-	if (!prev_waits && !fair_anyone(cpu, tenant, c->now))
-		return until;
 	if (level == ROTA_LEVEL_FLOOR)
 		return min_time(until, c->now + ROTA_QUANTUM_MIN_NS);
 	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
+}
+
+/* The same for a CPU that serves the tenant, or `until` if nobody else waits. */
+static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 level, u32 tenant, u64 until)
+{
+	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
+
+	return prev_waits || fair_anyone(cpu, tenant, c->now) ? next_decision(c, cpu, level, until) : until;
 }
 
 /*
@@ -410,25 +416,38 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 }
 
 /*
- * A thread starts without a decision: what one would have left behind. In a slot there is more to do, and somebody may
- * have come to wait while the CPU was on its way, which nobody could tell: so one follows.
+ * Whether a CPU that has just begun to serve somebody else, without a decision, has to decide because of its slot. In
+ * a slot in which it has found nobody of the owner it has left what tells wakers to come to it.
  */
-__noinline int starts_straight(u32 cpu, u32 tenant, u64 now)
+static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_tenant *owner = c->slot_queue == ROTA_NONE ? NULL : tenant_of(c->slot_tenant);
 
-	if (!c)
-		return 0;
+	if (!owner)
+		return false;
+	if (enters || c->slot_moves || c->looks_since)
+		return true;
+	return owner->nr_vcpus > 1 && (!c->slot_hungry || is_mark_taken(c));
+}
+
+/*
+ * A thread starts without a decision: what one would have left behind. Somebody may have come to wait while the CPU was
+ * on its way, which nobody could tell: then one follows.
+ */
+static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 now)
+{
+	bool enters = follow_slots(c, cpu, now);
+	bool anyone;
+
 	c->now = now;
 	c->dozes = 0;
-	follow_slots(c, cpu, now);
-	if (c->slot_vcpu != ROTA_NONE || c->exclusive || nr_waiting(DSQ_SHARED(c->domain)) > 0)
+	anyone = fair_anyone(cpu, tenant, now);
+	if (slot_needs_decision(c, enters) || c->exclusive || (anyone && nr_waiting(DSQ_SHARED(c->domain)) > 0))
 		c->overtaken = true;
 	c->prev_tenant = ROTA_NONE;
 	c->picked = ROTA_LEVEL_SHARED;
-	c->until_ns = fair_until(c, cpu, ROTA_LEVEL_SHARED, tenant, c->slot_end);
+	c->until_ns = anyone ? next_decision(c, cpu, ROTA_LEVEL_SHARED, c->slot_end) : c->slot_end;
 	arm(c, c->until_ns);
-	return 0;
 }
 
 /*
@@ -480,6 +499,7 @@ static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, s
 	return vtime_before(latest, t->finish) ? latest : t->finish;
 }
 
+/* The service of one that may not run everywhere ends. */
 static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, struct queue_ctx *q, u64 used)
 {
 	t->finish = t->tag + weighted(tenant, used) * q->nr_runnable;

@@ -57,9 +57,10 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	if (!t)
 		return prev_cpu;
 	settle_membership(p, t, now);
-	cpu = wake_cpu(p, now);
+	cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu, now);
 	if (cpu < nr_host_cpus && goes_straight(p, t, cpu)) {
 		t->straight = true;
+		becomes_runnable(p, t, now);
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, scx_enq_immediately());
 		return cpu;
 	}
@@ -93,15 +94,17 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	u32 cpu, level;
 	bool sent;
 
+	now = bpf_ktime_get_ns();
+	if (t) {
+		settle_membership(p, t, now);
+		becomes_runnable(p, t, now);
+	}
 	if (!t || is_bound_kernel_thread(p)) {
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	now = bpf_ktime_get_ns();
 	sent = t->sent || (enq_flags & SCX_ENQ_WAKEUP);
 	t->sent = t->straight = false;
-	if (!(enq_flags & SCX_ENQ_WAKEUP))
-		settle_membership(p, t, now); /* a waking task has just been through runnable */
 	q = queue_ctx(t->m.queue);
 	if (!q) {
 		scx_fail("a task in a queue that is not there", t->m.queue);
@@ -124,7 +127,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		cpu = (u32)dsq;
 	else if (!sent)
-		cpu = wake_cpu(p, now); /* the CPU that it was on until now goes on with something else */
+		cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu,
+			       now); /* the CPU that it was on until now goes on with something else */
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))
 		tell_others(p, t, level, now);
@@ -164,7 +168,7 @@ __noinline bool pick_tenant(u32 cpu)
 		return false;
 	if (!c->prev_dsq && !c->waiting && !shared_may_wait()) {
 		nobody_overdue(c);
-		if (serve_owner(cpu))
+		if (c->slot_queue != ROTA_NONE && serve_owner(cpu))
 			return true;
 		c->idles = dozes_off(c, cpu);
 		return !c->idles && serve_second_level(cpu);
@@ -197,9 +201,9 @@ static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
 }
 
 /* What the task has used counts for its next place in line. */
-static __always_inline void charge_place(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u64 now)
+static __always_inline void charge_place(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q,
+					 struct cpu_ctx *c, u64 now)
 {
-	struct queue_ctx *q = queue_ctx(t->m.queue);
 	u64 used = now - t->charged;
 
 	t->charged = now;
@@ -208,15 +212,18 @@ static __always_inline void charge_place(struct task_struct *p, struct task_ctx 
 		__sync_fetch_and_add(&q->fair_vtime, used);
 }
 
-/* Budgets and grants are charged for what ran until now before they decide who is next: it stops only afterwards. */
+/*
+ * Budgets and grants are charged for what ran until now before they decide who is next: it stops only afterwards, if it
+ * would go on.
+ */
 static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx *c, u32 cpu, u64 now)
 {
-	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
+	struct task_ctx *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_ctx(prev) : NULL;
 
 	if (!t || !t->running)
 		return;
-	charge_place(prev, t, c, now);
-	turn_ends(cpu, t->m.queue, now);
+	charge_place(prev, t, queue_ctx(t->m.queue), c, now);
+	turn_ends(cpu, t->m.queue, TURN_GOES_ON, now);
 }
 
 /*
@@ -239,7 +246,7 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 
 	turn_begins(c, cpu, c->picked, c->now);
 	goes_on_serving(c);
-	fair_turn(c, c->now);
+	fair_turn(c, tenant_of(c->served), c->now);
 	if (t) {
 		stands_in(c, t, c->now);
 		move_clocks(c, t);
@@ -288,32 +295,17 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	arm(c, c->until_ns);
 }
 
-void STRUCT_OPS(rota_runnable, struct task_struct *p, u64 enq_flags)
-{
-	struct task_ctx *t = task_ctx(p);
-	u64 now = bpf_ktime_get_ns();
-
-	if (!t)
-		return;
-	settle_membership(p, t, now);
-	if (t->counted)
-		return;
-	t->counted = true;
-	if (queue_gains_thread(t->m.queue, false, now))
-		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
-}
-
+/* It would run no more: what ran until now has been counted when it stopped. */
 void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
-	u64 now = bpf_ktime_get_ns();
+	u64 now;
 
-	if (!t)
+	if (!t || !t->counted)
 		return;
+	now = bpf_ktime_get_ns();
 	leaves_line(t);
 	waits_no_more(t);
-	if (!t->counted)
-		return;
 	t->counted = false;
 	if (!has_left(t, now))
 		queue_loses_thread(t->m.queue, false, now);
@@ -330,7 +322,10 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 
 	if (!c || !t)
 		return;
-	settle_membership(p, t, now);
+	if (!t->straight) { /* which has been looked at a moment ago */
+		settle_membership(p, t, now);
+		becomes_runnable(p, t, now); /* who came by no enqueue of ours */
+	}
 	/*
 	 * Who starts without a decision has waited in this CPU's own queue for another class to leave, if for anything.
 	 * One whose cgroup or affinity is changed stops and runs again at once.
@@ -339,7 +334,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 											 : ROTA_CAUSE_ROTA;
 	settle_other(c, cpu, now);
 	if (t->straight)
-		starts_straight(cpu, t->m.tenant, now);
+		starts_straight(c, cpu, t->m.tenant, now);
 	t->straight = false;
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
 	if (c->overtaken && !is_bound_kernel_thread(p))
@@ -366,16 +361,19 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 {
 	struct queue_ctx *q = queue_ctx(t->m.queue);
 	struct rota_tenant *tenant = tenant_of(t->m.tenant);
+	bool blocks;
 
 	if (!q || !tenant || !t->running)
 		return;
 	t->running = false;
 	stands_in_no_more(t, now);
-	charge_place(p, t, c, now);
-	turn_ends(cpu, t->m.queue, now);
-	service_ends(t->m.queue, runnable, now);
-	if (is_shared_tenant(tenant))
+	charge_place(p, t, q, c, now);
+	if (is_shared_tenant(tenant) && is_restricted(p))
 		fair_finish(t, tenant, q, now - t->run_since);
+	blocks = !runnable && t->counted && !has_left(t, now);
+	if (!runnable)
+		t->counted = false;
+	turn_ends(cpu, t->m.queue, blocks ? TURN_BLOCKS : TURN_STOPS, now);
 }
 
 /*
@@ -404,7 +402,7 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	c->served = ROTA_NONE;
 	stops_serving(c, now);
 	if (runnable) {
-		fair_ends(cpu); /* dispatch has chosen another one, or was not asked */
+		fair_ends(c); /* dispatch has chosen another one, or was not asked */
 		gives_way(c, p);
 	}
 }
@@ -412,13 +410,14 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u64 now = bpf_ktime_get_ns();
+	u64 now;
 
 	if (!c)
 		return;
+	now = idle && c->decided ? c->now : bpf_ktime_get_ns(); /* this was the decision */
 	settle_other(c, cpu, now);
 	if (idle) {
-		fair_ends(cpu);
+		fair_ends(c);
 		c->level = ROTA_LEVEL_IDLE;
 		c->idle_since = now;
 		return;
@@ -503,7 +502,6 @@ struct sched_ext_ops rota = {
 	.select_cpu = (void *)rota_select_cpu,
 	.enqueue = (void *)rota_enqueue,
 	.dispatch = (void *)rota_dispatch,
-	.runnable = (void *)rota_runnable,
 	.running = (void *)rota_running,
 	.stopping = (void *)rota_stopping,
 	.quiescent = (void *)rota_quiescent,

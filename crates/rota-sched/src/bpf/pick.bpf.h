@@ -169,13 +169,11 @@ static __always_inline struct rota_table_vcpu *local_vcpu(u32 buffer, struct rot
 }
 
 /* Whether the tenant's vCPU has a thread for this CPU: one that waits, or the present one. */
-static __always_inline bool vcpu_waits(struct rota_table_vcpu *vcpu, u64 prev_dsq)
+static __always_inline bool vcpu_waits(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant,
+				       u64 prev_dsq)
 {
-	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
 	u64 service, own;
 
-	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
-		return false;
 	own = service = DSQ_QUEUE(tenant->first_queue);
 	if (tenant->kind == ROTA_KIND_VM)
 		own += 1 + vcpu->index;
@@ -184,10 +182,10 @@ static __always_inline bool vcpu_waits(struct rota_table_vcpu *vcpu, u64 prev_ds
 }
 
 /* Whether a vCPU with slots on several CPUs does here what it does outside of them: on its trailing CPU. */
-static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct cpu_ctx *c, u32 cpu)
+static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct rota_tenant *tenant, struct cpu_ctx *c,
+				   u32 cpu)
 {
-	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
-	struct queue_ctx *v = tenant ? queue_ctx(vcpu_entry(tenant, vcpu->index)) : NULL;
+	struct queue_ctx *v = queue_ctx(vcpu_entry(tenant, vcpu->index));
 	u64 trailing;
 
 	if (!v)
@@ -201,13 +199,10 @@ static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct cp
  * any that would run, be it on another CPU now; for others one that is on its way into the queue and may have been
  * sent to another of the tenant's CPUs. Marks what that one will look for.
  */
-static __always_inline bool may_come(const struct rota_table_vcpu *vcpu)
+static __always_inline bool may_come(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant)
 {
-	struct rota_tenant *tenant = tenant_of(vcpu->tenant);
 	struct queue_ctx *q;
 
-	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
-		return false;
 	if (vcpu->nr_cpus > 1) {
 		q = queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
 		return q && q->nr_runnable;
@@ -228,6 +223,7 @@ __noinline bool local_waits(u32 cpu, u32 local, bool second_level)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_table_vcpu *vcpu;
 	struct rota_cpu_view *view;
+	struct rota_tenant *tenant;
 
 	if (!c || c->buffer >= ROTA_NR_BUFFERS)
 		return false;
@@ -235,9 +231,12 @@ __noinline bool local_waits(u32 cpu, u32 local, bool second_level)
 	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
 	if (!vcpu || (second_level && (vcpu->flags & ROTA_VCPU_CAPPED)))
 		return false;
-	if (second_level ? vcpu->nr_cpus > 1 && !trails(vcpu, c, cpu) : may_come(vcpu))
+	tenant = tenant_of(vcpu->tenant);
+	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
+		return false;
+	if (second_level ? vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu) : may_come(vcpu, tenant))
 		return !second_level;
-	return vcpu_waits(vcpu, c->prev_dsq);
+	return vcpu_waits(vcpu, tenant, c->prev_dsq);
 }
 
 /* How many of this CPU's vCPUs take part in its second level. */
@@ -259,7 +258,7 @@ __noinline bool anyone_waits(u32 cpu)
 	if (!c)
 		return false;
 	locals = nr_locals(c, cpu);
-	bpf_for (i, 0, locals)
+	for (i = 0; i < ROTA_LOCALS_MAX && i < locals; i++)
 		if (local_waits(cpu, i, false))
 			return true;
 	return locals == ROTA_LOCALS_MAX; /* there may be more than can be looked at */

@@ -202,7 +202,7 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 		return background_dsq(p, buffer);
 	if (p->nr_cpus_allowed >= nr_host_cpus && !is_held(p))
 		return DSQ_QUEUE(queue);
-	if (some_home(p, tenant_id, sole_vcpu(tenant, &m), 0, buffer) != ROTA_NONE)
+	if (some_home(p, tenant_id, sole_vcpu(tenant, m.vcpu), 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
 	return pinned_dsq(p, buffer);
 }

@@ -163,17 +163,18 @@ static __always_inline bool is_in_slot(const struct cpu_ctx *c, u64 now)
 	return generation == c->slot_generation;
 }
 
-/* The same for all that is kept of the table in force. */
-static __always_inline void follow_slots(struct cpu_ctx *c, u32 cpu, u64 now)
+/* The same for all that is kept of the table in force. Returns whether the slot may be another one. */
+static __always_inline bool follow_slots(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	struct owner slot;
 
 	if (is_in_slot(c, now))
-		return;
+		return false;
 	table_look_up(cpu, now, &slot);
 	enter_slot(c, cpu, &slot, now);
 	c->buffer = slot.buffer;
 	c->exclusive = is_exclusive(slot.buffer, cpu);
+	return true;
 }
 
 /* Has the timer fire at `at`, on this CPU. */
@@ -200,7 +201,7 @@ static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 		settle_other(c, cpu, now);
 		c->other_since = now;
 	} else {
-		turn_ends(cpu, SYSTEM_QUEUE, now);
+		turn_ends(cpu, SYSTEM_QUEUE, TURN_GOES_ON, now);
 	}
 	table_look_up(cpu, now, &slot);
 	enter_slot(c, cpu, &slot, now);

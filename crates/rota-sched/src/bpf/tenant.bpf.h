@@ -61,11 +61,11 @@ static __always_inline void classify(struct task_struct *p, struct membership *m
 	m->queue += 1 + thread->index;
 }
 
-/* The one vCPU that serves a task; ROTA_NONE if several may. */
-static __always_inline u32 sole_vcpu(struct rota_tenant *tenant, const struct membership *m)
+/* The one vCPU that serves a task that is vCPU `vcpu` of a VM, or none; ROTA_NONE if several may. */
+static __always_inline u32 sole_vcpu(struct rota_tenant *tenant, u32 vcpu)
 {
-	if (m->vcpu != ROTA_NONE)
-		return m->vcpu;
+	if (vcpu != ROTA_NONE)
+		return vcpu;
 	return tenant->nr_vcpus == 1 ? 0 : ROTA_NONE;
 }
 
@@ -130,6 +130,16 @@ __noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 		t->vtime = q->vtime;
 	t->m = m;
 	return 0;
+}
+
+/* A thread would run from now on: its queue counts it. */
+static __always_inline void becomes_runnable(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	if (t->counted)
+		return;
+	t->counted = true;
+	if (queue_gains_thread(t->m.queue, false, now))
+		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
 }
 
 /* Where the task belongs is up to date from now on. */

@@ -24,9 +24,9 @@ static __always_inline u32 picked_cpu(s32 cpu, bool is_used)
 /* Whether the CPU's sibling idles, if it has one. */
 static __always_inline bool sibling_idles(u32 cpu)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu), *sibling = c ? cpu_ctx(c->sibling) : NULL;
+	struct cpu_ctx *c = cpu_ctx(cpu), *sibling = c && c->sibling != cpu ? cpu_ctx(c->sibling) : NULL;
 
-	return !sibling || sibling == c || sibling->level == ROTA_LEVEL_IDLE;
+	return !sibling || sibling->level == ROTA_LEVEL_IDLE;
 }
 
 /*
@@ -95,11 +95,10 @@ static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
 	return cpu == ROTA_NONE ? dsq : DSQ_BACKGROUND(cpu);
 }
 
-/* The CPU that a task is sent to when it wakes; ROTA_NONE: where it was. */
-__noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
+/* The CPU that a task of this tenant and vCPU is sent to when it wakes; ROTA_NONE: where it was. */
+__noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u32 tenant_id, u32 only, u32 last_cpu, u64 now)
 {
-	struct task_ctx *t = task_ctx(p);
-	struct rota_tenant *tenant = t ? tenant_of(t->m.tenant) : NULL;
+	struct rota_tenant *tenant = tenant_of(tenant_id);
 	u32 buffer = table_in_force(now), sole, cpu;
 	struct rota_table_vcpu *vcpu;
 
@@ -113,17 +112,17 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u64 now)
 	case ROTA_CLASS_RESERVED:
 		if (!has_slots(tenant, buffer))
 			break;
-		sole = sole_vcpu(tenant, &t->m);
+		sole = sole_vcpu(tenant, only);
 		if (sole == ROTA_NONE)
-			return choose_home(p, t->m.tenant, t->last_cpu, now);
+			return choose_home(p, tenant_id, last_cpu, now);
 		if (!migrates(tenant, buffer)) {
 			vcpu = vcpu_of(tenant, sole, buffer);
 			return vcpu ? vcpu->home_cpu : ROTA_NONE;
 		}
-		cpu = home_of(t->m.tenant, sole, buffer, now);
+		cpu = home_of(tenant_id, sole, buffer, now);
 		if (cpu == ROTA_NONE || may_run_on(p, cpu))
 			return cpu;
-		return some_home(p, t->m.tenant, sole, 0, buffer);
+		return some_home(p, tenant_id, sole, 0, buffer);
 	}
 	return (u32)background_dsq(p, buffer);
 }
@@ -279,7 +278,7 @@ static __always_inline void tell_others(struct task_struct *p, struct task_ctx *
 	t->took_mark = false;
 	if (!tenant)
 		return;
-	sole = sole_vcpu(tenant, m);
+	sole = sole_vcpu(tenant, m->vcpu);
 	if (!tenant->migrates && sole != ROTA_NONE)
 		return;
 	buffer = table_in_force(now);

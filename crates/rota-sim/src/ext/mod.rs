@@ -41,8 +41,6 @@ pub trait Ops {
     fn enqueue(&mut self, kernel: &mut Kernel<'_>, task: TaskId, enq_flags: u64);
     /// A CPU needs a task.
     fn dispatch(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, prev: Option<TaskId>);
-    /// A task would run from now on.
-    fn runnable(&mut self, kernel: &mut Kernel<'_>, task: TaskId, enq_flags: u64);
     /// It runs.
     fn running(&mut self, kernel: &mut Kernel<'_>, task: TaskId);
     /// It no longer runs; whether it would.
@@ -367,9 +365,6 @@ impl<S: Ops> Policy for Ext<S> {
         let enq_flags = if arrival == Arrival::Woken { flags::ENQ_WAKEUP } else { 0 };
         self.begins_to_wait(machine, task);
         self.state.task(task).queued = true;
-        if !self.state.bypassing && arrival != Arrival::Moved {
-            self.ops.runnable(kernel!(self, machine), task, enq_flags);
-        }
         let cpu = machine.task(task).cpu;
         if arrival == Arrival::Changed && machine.cpu(cpu).current == Some(task) {
             // It runs on: `set_next` takes it from there.

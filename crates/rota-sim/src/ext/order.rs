@@ -38,12 +38,11 @@ pub const PAIRS: &[Pair] = &[
     ("enqueue", "enqueue"),
     ("enqueue", "quiescent"),
     ("enqueue", "running"),
-    ("quiescent", "runnable"),
+    ("quiescent", "enqueue"),
+    ("quiescent", "running"),
     ("quiescent", "select_cpu"),
-    ("runnable", "enqueue"),
-    ("runnable", "running"),
     ("running", "stopping"),
-    ("select_cpu", "runnable"),
+    ("select_cpu", "enqueue"),
     ("stopping", "enqueue"),
     ("stopping", "quiescent"),
     ("stopping", "running"),
@@ -66,7 +65,7 @@ pub const PAIRS_ON_CPUS: &[Pair] = &[
 ];
 
 /// The operations that are about a task.
-const OPERATIONS: [&str; 6] = ["enqueue", "quiescent", "runnable", "running", "select_cpu", "stopping"];
+const OPERATIONS: [&str; 5] = ["enqueue", "quiescent", "running", "select_cpu", "stopping"];
 
 impl Order {
     /// Takes an operation as a line of words: its name, the task's number, and `on CPU` for `running`, `blocked` for
@@ -98,9 +97,8 @@ impl Order {
         let may = |allowed: &[At]| at.is_none_or(|at| allowed.contains(&at));
         let next = match (operation, rest) {
             ("select_cpu", _) if may(&[At::Away]) => At::Selected,
-            ("runnable", _) if may(&[At::Away, At::Selected]) => At::Ready,
-            ("enqueue", _) if may(&[At::Ready]) => At::Ready,
-            ("running", ["on", cpu]) if may(&[At::Ready]) => self.runs(task, cpu)?,
+            ("enqueue", _) if may(&[At::Away, At::Selected, At::Ready]) => At::Ready,
+            ("running", ["on", cpu]) if may(&[At::Away, At::Selected, At::Ready]) => self.runs(task, cpu)?,
             ("stopping", how) if at.is_none_or(|at| matches!(at, At::Runs(_))) => {
                 self.stops(task);
                 if how.contains(&"blocked") { At::Stopped } else { At::Ready }
@@ -170,7 +168,6 @@ mod tests {
     fn a_life_is_in_order() {
         let life = [
             "select_cpu 7",
-            "runnable 7",
             "enqueue 7 wakeup",
             "dispatch 0 after nobody",
             "running 7 on 0",

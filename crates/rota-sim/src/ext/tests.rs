@@ -86,9 +86,6 @@ impl Ops for Recorder {
         self.note(format!("dispatch {} after {prev_is}", cpu.0));
         (self.dispatch)(kernel, cpu, prev);
     }
-    fn runnable(&mut self, _: &mut Kernel<'_>, task: TaskId, _: u64) {
-        self.note(format!("runnable {}", task.0));
-    }
     fn running(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
         self.note(format!("running {} on {}", task.0, kernel.machine.task(task).cpu.0));
     }
@@ -148,7 +145,6 @@ fn a_task_wakes_runs_and_sleeps() {
     log(&mut run);
     run.run_until(10 * MS);
     let expected = [
-        "runnable 0",
         "enqueue 0 wakeup",
         "dispatch 0 after nobody",
         "update_idle 0 false",
@@ -255,7 +251,7 @@ fn a_local_insert_preempts_if_it_says_so() {
     run.run_until(MS);
     log(&mut run);
     run.spawn(spec(Hog));
-    let expected = ["runnable 1", "enqueue 1", "stopping 0", "enqueue 0", "running 1 on 0"];
+    let expected = ["enqueue 1", "stopping 0", "enqueue 0", "running 1 on 0"];
     assert_eq!(log(&mut run)[..], expected, "no dispatch: there is a task in the CPU's own queue");
 }
 
@@ -269,12 +265,12 @@ fn a_task_sent_somewhere_while_its_cpu_is_selected_is_not_enqueued() {
     run.spawn(spec(Hog));
     assert_eq!(
         log(&mut run)[..],
-        ["runnable 0", "enqueue 0", "dispatch 0 after nobody", "update_idle 0 false", "running 0 on 0"]
+        ["enqueue 0", "dispatch 0 after nobody", "update_idle 0 false", "running 0 on 0"]
     );
 
     let mut run = run_with(2, Recorder { select_cpu, ..Recorder::new() });
     run.spawn(spec(Hog));
-    assert_eq!(log(&mut run)[..], ["select_cpu 0", "runnable 0", "update_idle 0 false", "running 0 on 0"]);
+    assert_eq!(log(&mut run)[..], ["select_cpu 0", "update_idle 0 false", "running 0 on 0"]);
 }
 
 #[test]
@@ -357,14 +353,13 @@ fn a_running_task_is_changed_and_runs_on_or_moves() {
     log(&mut run);
     let first = on(&run, &[0]);
     run.set_affinity(task, first);
-    assert_eq!(log(&mut run)[..], ["stopping 0 blocked", "quiescent 0", "runnable 0", "running 0 on 0"]);
+    assert_eq!(log(&mut run)[..], ["stopping 0 blocked", "quiescent 0", "running 0 on 0"]);
     let second = on(&run, &[1]);
     run.set_affinity(task, second);
     run.run_until(2 * MS);
     let expected = [
         "stopping 0 blocked",
         "quiescent 0",
-        "runnable 0",
         "running 0 on 0",
         "stopping 0",
         "enqueue 0",
@@ -374,7 +369,7 @@ fn a_running_task_is_changed_and_runs_on_or_moves() {
         "update_idle 1 false",
         "running 0 on 1",
     ];
-    assert_eq!(log(&mut run)[..], expected, "runnable all the time, as it only moves");
+    assert_eq!(log(&mut run)[..], expected, "the last one moves it");
 }
 
 #[test]

@@ -68,7 +68,6 @@ pub struct SchedExtOps {
     pub select_cpu: extern "C" fn(*mut TaskStruct, i32, u64) -> i32,
     pub enqueue: extern "C" fn(*mut TaskStruct, u64),
     pub dispatch: extern "C" fn(i32, *mut TaskStruct),
-    pub runnable: extern "C" fn(*mut TaskStruct, u64),
     pub running: extern "C" fn(*mut TaskStruct),
     pub stopping: extern "C" fn(*mut TaskStruct, bool),
     pub quiescent: extern "C" fn(*mut TaskStruct, u64),
@@ -148,10 +147,11 @@ impl Code {
     pub const REAL: Code = code!(native_maps, native_variables, native_programs, native_operations);
 
     /// The canaries, in the order of their list.
-    pub(super) const SPOILT: [Code; 3] = [
+    pub(super) const SPOILT: [Code; 4] = [
         code!(slice_native_maps, slice_native_variables, slice_native_programs, slice_native_operations),
         code!(wake_native_maps, wake_native_variables, wake_native_programs, wake_native_operations),
         code!(budget_native_maps, budget_native_variables, budget_native_programs, budget_native_operations),
+        code!(count_native_maps, count_native_variables, count_native_programs, count_native_operations),
     ];
 }
 

@@ -123,11 +123,6 @@ impl Ops for NativeOps {
         enter(kernel, &mut self.model, || (self.ops.dispatch)(cpu.0 as i32, shown));
     }
 
-    fn runnable(&mut self, kernel: &mut Kernel<'_>, task: TaskId, enq_flags: u64) {
-        let shown = self.model.show(kernel, task);
-        enter(kernel, &mut self.model, || (self.ops.runnable)(shown, enq_flags));
-    }
-
     fn running(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
         let shown = self.model.show(kernel, task);
         enter(kernel, &mut self.model, || (self.ops.running)(shown));

@@ -16,7 +16,7 @@ pub struct Patch {
 }
 
 /// All of them.
-pub static PATCHES: [Patch; 3] = [
+pub static PATCHES: [Patch; 4] = [
     Patch {
         name: "slice",
         about: "off by one in the slice index: each look-up reads the next slice",
@@ -37,5 +37,12 @@ pub static PATCHES: [Patch; 3] = [
         file: "floor.bpf.h",
         text: "\tif (c->now - floor->served > wait)\n",
         spoilt: "\tif (c->now - floor->served > wait && c->now < ROTA_FLOOR_WAIT_NS * 2)\n",
+    },
+    Patch {
+        name: "count",
+        about: "a thread that is put into a dispatch queue is not counted there",
+        file: "waiting.bpf.h",
+        text: "\tt->waits_in = dsq;\n\tcount_waiting(dsq, 1);\n",
+        spoilt: "",
     },
 ];

@@ -286,7 +286,6 @@ void wake(int task)
 	take(&cpus_now[cpu].lock);
 	tasks_now[task].queued = true;
 	tasks_now[task].sleeps = false;
-	operations()->runnable(shown(task), SCX_ENQ_WAKEUP);
 	enqueue(task, SCX_ENQ_WAKEUP);
 	if (cpus_now[cpu].current == NOBODY)
 		cpus_now[cpu].resched = true;

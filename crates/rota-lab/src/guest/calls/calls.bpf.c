@@ -81,12 +81,6 @@ int dispatch(__u64 *ctx)
 	return tell(DISPATCH, (struct task_struct *)argument(ctx, 1), argument(ctx, 0), 0);
 }
 
-SEC("fentry/runnable")
-int runnable(__u64 *ctx)
-{
-	return tell_task(RUNNABLE, ctx);
-}
-
 SEC("fentry/running")
 int running(__u64 *ctx)
 {

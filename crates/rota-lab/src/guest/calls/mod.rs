@@ -18,8 +18,8 @@ struct Aligned<T: ?Sized>(T);
 static PROGRAM: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/calls.bpf.o")));
 
 /// `enum call` of `calls.h`, the operations' names, by which the programs are called too.
-const CALLS: [&str; 8] =
-    ["select_cpu", "enqueue", "dispatch", "runnable", "running", "stopping", "quiescent", "update_idle"];
+const CALLS: [&str; 7] =
+    ["select_cpu", "enqueue", "dispatch", "running", "stopping", "quiescent", "update_idle"];
 
 /// What the kernel keeps of a program's name.
 const NAME_BYTES: usize = 15;
