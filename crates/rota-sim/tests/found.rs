@@ -463,3 +463,61 @@ fn a_shared_thread_that_was_sent_to_a_taken_cpu_starts_elsewhere() {
         assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns beside CPUs that idle");
     });
 }
+
+/// A CPU that idles is told of an owner, and in the same moment background work wakes that ran there last: it starts
+/// on one that nobody was told of.
+#[test]
+fn nobody_else_is_sent_to_a_cpu_that_was_told_of_an_owner() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-2"
+            housekeeping = "0"
+            [[tenant]]
+            name = "owner-1"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            affinity = "1"
+            match = { cgroup = "owner-1" }
+            [[tenant]]
+            name = "owner-2"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            affinity = "2"
+            match = { cgroup = "owner-2" }
+            [[tenant]]
+            name = "batch"
+            class = "background"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        settle(&mut run, &tenants);
+        let [go, sign] = [0, 0].map(|count| Rc::new(Semaphore::new(count)));
+        let waits = |sign: &Rc<Semaphore>| {
+            let sign = sign.clone();
+            Script::new(async move |thread| {
+                thread.compute(MS).await;
+                sign.take(&thread).await;
+                thread.compute(10 * MS).await;
+            })
+        };
+        let thread = run.spawn(tenants.thread("batch", waits(&go)));
+        run.run_until(run.machine.now_ns() + 40 * MS);
+        let owner = format!("owner-{}", run.machine.task(thread).cpu.0);
+        run.spawn(tenants.thread(&owner, waits(&sign)));
+        run.run_until(run.machine.now_ns() + 40 * MS);
+        let wakes = tenants.system(Script::new(async move |thread| {
+            thread.compute(MS).await;
+            sign.give(&thread);
+            go.give(&thread);
+        }));
+        run.spawn(bound(&run, wakes, [0]));
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 10 * MS);
+        let longest_ns = received[tenants.home("batch").first_unit.index()].blackout_max_ns;
+        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns beside a CPU that idles");
+    });
+}

@@ -83,13 +83,16 @@ static __always_inline u32 idle_open_cpu(struct task_struct *p)
 	return picked_cpu(cpu, c && !c->housekeeping && !c->exclusive);
 }
 
-/* Where background work waits: if the CPU that it is given to does not idle, at one that does. */
+/*
+ * Where background work waits: if the CPU that it is given to does not idle, or was told of somebody else, at one that
+ * idles.
+ */
 static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
 {
 	struct cpu_ctx *c = cpu_ctx((u32)dsq);
 	u32 cpu;
 
-	if (!c || c->level == ROTA_LEVEL_IDLE)
+	if (!c || (c->level == ROTA_LEVEL_IDLE && scx_bpf_test_and_clear_cpu_idle((u32)dsq)))
 		return dsq;
 	cpu = idle_open_cpu(p);
 	return cpu == ROTA_NONE ? dsq : DSQ_BACKGROUND(cpu);
@@ -162,6 +165,8 @@ __noinline int tell_level(u32 cpu, u32 level)
 		return 0;
 	/* What is in a slot that was marked hungry is not the owner's, whatever it was when it started. */
 	if (level > c->level || (level == ROTA_LEVEL_OWNER && c->slot_hungry)) {
+		if (c->level == ROTA_LEVEL_IDLE)
+			scx_bpf_test_and_clear_cpu_idle(cpu); /* nobody else is sent there */
 		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (!c->armed_ns && c->level == ROTA_LEVEL_IDLE) {
