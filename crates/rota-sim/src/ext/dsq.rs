@@ -1,7 +1,6 @@
 //! Dispatch queues: first in, first out, or by virtual time.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 
 use crate::ids::TaskId;
 
@@ -85,28 +84,32 @@ impl Dsq {
     }
 }
 
-/// Spreads queue numbers; they are only looked up, never gone through, so that no order depends on it.
-#[derive(Default)]
-pub struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    }
+/// Where each queue is, by its number: the upper half says of which kind it is and the lower which one, both small, so
+/// that those of neighbours lie side by side.
+#[derive(Debug, Default)]
+pub struct Places {
+    kinds: Vec<Vec<Option<u32>>>,
 }
 
-/// From a number to a place.
-pub type Places = HashMap<u64, u32, BuildHasherDefault<Spread>>;
+impl Places {
+    /// The place of the queue with that number.
+    pub fn get(&self, id: u64) -> Option<u32> {
+        self.kinds.get((id >> 32) as usize)?.get(id as u32 as usize).copied().flatten()
+    }
+
+    /// Gives a queue a place.
+    pub fn set(&mut self, id: u64, place: u32) {
+        let (kind, which) = ((id >> 32) as usize, id as u32 as usize);
+        assert!(
+            kind < 1 << 8 && which < 1 << 24,
+            "the model has no room for a queue with the number {id:#x}"
+        );
+        self.kinds.resize(self.kinds.len().max(kind + 1), Vec::new());
+        let places = &mut self.kinds[kind];
+        places.resize(places.len().max(which + 1), None);
+        places[which] = Some(place);
+    }
+}
 
 #[cfg(test)]
 mod tests {

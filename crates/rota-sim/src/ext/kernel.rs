@@ -43,10 +43,10 @@ impl Kernel<'_> {
 
     /// `scx_bpf_create_dsq`. False if there is one of that number, or it is not for schedulers to make.
     pub fn create_dsq(&mut self, id: u64) -> bool {
-        if id & flags::DSQ_BUILTIN != 0 || self.ext.by_id.contains_key(&id) {
+        if id & flags::DSQ_BUILTIN != 0 || self.ext.by_id.get(id).is_some() {
             return false;
         }
-        self.ext.by_id.insert(id, self.ext.dsqs.len() as u32);
+        self.ext.by_id.set(id, self.ext.dsqs.len() as u32);
         self.ext.dsqs.push(Dsq::default());
         self.ext.dsq_ids.push(id);
         true
@@ -57,7 +57,7 @@ impl Kernel<'_> {
         match id {
             flags::DSQ_LOCAL => Some(self.ext.rqs[self.machine.this_cpu().index()].local.len()),
             flags::DSQ_GLOBAL => Some(self.ext.dsqs[GLOBAL as usize].len()),
-            _ => self.ext.by_id.get(&id).map(|&place| self.ext.dsqs[place as usize].len()),
+            _ => self.ext.by_id.get(id).map(|place| self.ext.dsqs[place as usize].len()),
         }
     }
 
@@ -146,7 +146,7 @@ impl Kernel<'_> {
     /// `scx_bpf_dsq_move_to_local`: from dispatch only. The first task of the queue that may run here.
     pub fn move_to_local(&mut self, dsq: u64) -> bool {
         self.flush();
-        let Some(&place) = self.ext.by_id.get(&dsq) else {
+        let Some(place) = self.ext.by_id.get(dsq) else {
             self.ext.fail(Exit::ERROR, format!("invalid DSQ ID {dsq:#x}"));
             return false;
         };
@@ -208,7 +208,7 @@ impl Kernel<'_> {
         if dsq == flags::DSQ_GLOBAL {
             return Target::Dsq(GLOBAL);
         }
-        let place = self.ext.by_id.get(&dsq).copied();
+        let place = self.ext.by_id.get(dsq);
         if place.is_none() {
             self.ext.fail(Exit::ERROR, format!("non-existent DSQ {dsq:#x}"));
         }
@@ -294,7 +294,7 @@ impl Kernel<'_> {
 
     /// `bpf_iter_scx_dsq_new`; `None` if there is no such queue.
     pub fn iterate(&self, dsq: u64) -> Option<DsqIter> {
-        let place = *self.ext.by_id.get(&dsq)?;
+        let place = self.ext.by_id.get(dsq)?;
         let until = self.ext.dsqs[place as usize].sequence();
         Some(DsqIter { dsq: place, place: 0, last: None, until, vtime: None })
     }

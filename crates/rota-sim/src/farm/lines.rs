@@ -57,7 +57,7 @@ impl Lines {
             return Ok(());
         }
         let waiting = service.threads().all().filter_map(|(task, thread)| {
-            let is_here = thread.free && !table.tenants.contains_key(&thread.owner.tenant);
+            let is_here = thread.free && table.vcpus_of(thread.owner.tenant).is_empty();
             Some((task, thread, now_ns - thread.waits_since_ns.filter(|_| is_here)?))
         });
         let waiting: Vec<(TaskId, &Thread, u64)> = waiting.collect();

@@ -13,7 +13,7 @@ use rota_model::TenantId;
 
 use super::finding::{Fault, Finding};
 use super::spare::Spare;
-use super::threads::{Owner, Thread, Threads};
+use super::threads::{Thread, Threads};
 use super::timetable::Timetable;
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
@@ -272,46 +272,33 @@ impl Service {
     /// A CPU has gone on for so long as it is.
     fn judge(&mut self, cpu: usize, ns: u64, away: bool) {
         let watch = &self.cpus[cpu];
-        let (at_ns, late_ns, current) = (watch.at_ns, self.late_ns, watch.current);
-        let in_slot = |slot: u32, owner: Owner| {
-            let slot = self.table(at_ns).map(|table| &table.vcpus[slot as usize]);
-            slot.is_some_and(|slot| owner.may_use(slot.tenant, slot.index))
-        };
-        let owner = current.map(|task| self.threads.thread(task).owner);
-        let beyond = owner.filter(|owner| !watch.slot.is_some_and(|slot| in_slot(slot, *owner)));
-        if let Some(owner) = beyond {
-            self.spare.had(owner.tenant, ns);
+        let (at_ns, late_ns) = (watch.at_ns, self.late_ns);
+        let table = self.table(at_ns).cloned();
+        let slot = table.as_ref().zip(watch.slot).map(|(table, vcpu)| &table.vcpus[vcpu as usize]);
+        let runs = watch.current.map(|task| self.threads.thread(task));
+        let serves = |thread: &Thread| slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index));
+        let beyond = runs.filter(|thread| !serves(thread));
+        if let Some(thread) = beyond {
+            self.spare.had(thread.owner.tenant, ns);
         }
-        let watch = &self.cpus[cpu];
-        let table = match self.table(at_ns) {
-            Some(table) if !away && !watch.overtaken && !self.over && !self.is_daemon_held(at_ns) => {
-                table.clone()
-            }
-            _ => {
-                self.spare.forget_cpu(cpu);
-                let watch = &mut self.cpus[cpu];
-                (watch.unserved_ns, watch.overdrawn_ns, watch.idle_ns) = (0, 0, 0);
-                return;
-            }
+        let is_excused = away || watch.overtaken || self.over || self.is_daemon_held(at_ns);
+        let Some(table) = table.as_ref().filter(|_| !is_excused) else {
+            self.spare.forget_cpu(cpu);
+            let watch = &mut self.cpus[cpu];
+            (watch.unserved_ns, watch.overdrawn_ns, watch.idle_ns) = (0, 0, 0);
+            return;
         };
-        let slot = watch.slot.map(|vcpu| &table.vcpus[vcpu as usize]);
-        let runs = current.map(|task| self.threads.thread(task));
         let unserved = slot.filter(|slot| {
-            let serves = runs.is_some_and(|thread| thread.owner.may_use(slot.tenant, slot.index));
             // While a tenant's promise changes it has the weaker of both.
             let is_promised = slot.index < self.threads.vcpus(slot.tenant);
-            !serves
+            (runs.is_none() || beyond.is_some())
                 && is_promised
                 && self.threads.waits(slot.tenant, slot.index)
-                && !self.is_kept_elsewhere(&table, slot.tenant, at_ns)
+                && !self.is_kept_elsewhere(table, slot.tenant, at_ns)
         });
-        let overdrawn = runs
-            .filter(|thread| is_capped(&table, thread) && thread.free)
-            .filter(|thread| !slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index)));
-        let idle_for = if runs.is_none() { self.local_that_waits(&table, cpu) } else { None };
-        let spared =
-            runs.filter(|thread| !slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index)));
-        let unfair = spared.and_then(|thread| self.spare.serves(&self.threads, &table, cpu, &thread, ns));
+        let overdrawn = beyond.filter(|thread| thread.free && is_capped(table, thread));
+        let idle_for = if runs.is_none() { self.local_that_waits(table, cpu) } else { None };
+        let unfair = beyond.and_then(|thread| self.spare.serves(&self.threads, table, cpu, &thread, ns));
         let watch = &mut self.cpus[cpu];
         let lasts = |lasted_ns: &mut u64, goes_on: bool| {
             *lasted_ns = if goes_on { *lasted_ns + ns } else { 0 };
@@ -409,8 +396,8 @@ impl Service {
 
     /// Whether more threads of a tenant run than the table has vCPUs of it.
     fn is_crowded(&self, tenant: TenantId, now_ns: u64) -> bool {
-        let vcpus = self.table(now_ns).and_then(|table| table.tenants.get(&tenant)).map(Vec::len);
-        vcpus.is_some_and(|vcpus| self.threads.running(tenant) > vcpus as u32)
+        let vcpus = self.table(now_ns).map_or(0, |table| table.vcpus_of(tenant).len());
+        vcpus > 0 && self.threads.running(tenant) > vcpus as u32
     }
 
     /// Looks at whose threads are too many at once, and for how long.
@@ -445,8 +432,8 @@ impl Service {
 
 /// Whether the thread's tenant has slots and is to have nothing beyond.
 fn is_capped(table: &Timetable, thread: &Thread) -> bool {
-    let vcpus = table.tenants.get(&thread.owner.tenant);
-    vcpus.and_then(|vcpus| vcpus.first()).is_some_and(|vcpu| table.vcpus[*vcpu as usize].reservation.capped)
+    let first = table.vcpus_of(thread.owner.tenant).first();
+    first.is_some_and(|vcpu| table.vcpus[*vcpu as usize].reservation.capped)
 }
 
 impl Observer for Service {

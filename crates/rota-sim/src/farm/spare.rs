@@ -4,12 +4,10 @@
 //! From what happens on the machine: who runs outside of its own slots while another one waits. Neither how the
 //! scheduler counts nor whose turn it says it is matters.
 
-use std::collections::BTreeMap;
-
 use rota_model::TenantId;
 
 use super::finding::Fault;
-use super::threads::{Owner, Thread, Threads};
+use super::threads::{Owner, Thread, Threads, place_of};
 use super::timetable::{Timetable, Vcpu};
 use crate::ids::CpuId;
 
@@ -33,7 +31,7 @@ struct Wait {
 #[derive(Clone, Debug, Default)]
 struct Line {
     /// By the places in the table's list of those with slots here only.
-    waits: BTreeMap<usize, Wait>,
+    waits: Vec<Option<Wait>>,
     /// Since something was counted last, slots have begun and ended that may have taken as much of anyone's time.
     blurred_ns: u64,
 }
@@ -42,10 +40,10 @@ struct Line {
 #[derive(Debug)]
 pub struct Spare {
     cpus: Vec<Line>,
-    /// When a vCPU, or a tenant with one, had nothing to do last.
-    rested_ns: BTreeMap<(TenantId, u32), u64>,
+    /// When a vCPU, or a tenant with one, had nothing to do last, by tenant.
+    rested_ns: Vec<Vec<u64>>,
     /// What each tenant had on all CPUs beyond its slots: a tenant with several vCPUs gets its part wherever it can.
-    had_ns: BTreeMap<TenantId, u64>,
+    had_ns: Vec<u64>,
 }
 
 /// Which vCPU a thread is, if it is one alone.
@@ -76,7 +74,7 @@ fn allowed_ns<'a>(
 impl Spare {
     pub fn new(cpus: u32) -> Spare {
         let cpus = vec![Line::default(); cpus as usize];
-        Spare { cpus, rested_ns: BTreeMap::new(), had_ns: BTreeMap::new() }
+        Spare { cpus, rested_ns: Vec::new(), had_ns: Vec::new() }
     }
 
     /// Begins anew.
@@ -91,7 +89,7 @@ impl Spare {
 
     /// A thread of the tenant has run for so long, in no slot of its own.
     pub fn had(&mut self, tenant: TenantId, ns: u64) {
-        *self.had_ns.entry(tenant).or_default() += ns;
+        *place_of(&mut self.had_ns, tenant as usize) += ns;
     }
 
     /// A slot begins or ends, for which a timer may be late.
@@ -102,7 +100,7 @@ impl Spare {
     /// A thread no longer wants to run.
     pub fn rests(&mut self, threads: &Threads, owner: Owner, now_ns: u64) {
         if let Some(vcpu) = vcpu_of(threads, owner) {
-            self.rested_ns.insert((owner.tenant, vcpu), now_ns);
+            *place_of(place_of(&mut self.rested_ns, owner.tenant as usize), vcpu as usize) = now_ns;
         }
     }
 
@@ -128,16 +126,19 @@ impl Spare {
             return None;
         };
         let (runs, _) = places().find(|(_, vcpu)| (vcpu.tenant, vcpu.index) == (owner.tenant, index))?;
-        line.waits.remove(&runs);
+        *place_of(&mut line.waits, runs) = None;
         for (place, vcpu) in places().filter(|(place, _)| *place != runs) {
+            let wait = place_of(&mut line.waits, place);
             if !threads.sole_waits(vcpu.tenant, vcpu.index) {
-                line.waits.remove(&place);
+                *wait = None;
                 continue;
             }
-            let rested_ns = self.rested_ns.get(&(vcpu.tenant, vcpu.index)).copied().unwrap_or(0);
-            let had_ns = self.had_ns.get(&vcpu.tenant).copied().unwrap_or(0);
+            let (tenant, index) = (vcpu.tenant as usize, vcpu.index as usize);
+            let rested_ns =
+                self.rested_ns.get(tenant).and_then(|vcpus| vcpus.get(index)).copied().unwrap_or(0);
+            let had_ns = self.had_ns.get(tenant).copied().unwrap_or(0);
             let anew = Wait { ns: 0, rested_ns, had_ns };
-            let wait = line.waits.entry(place).or_insert(anew);
+            let wait = wait.get_or_insert(anew);
             if wait.rested_ns != rested_ns {
                 *wait = anew;
             }

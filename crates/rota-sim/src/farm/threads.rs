@@ -39,27 +39,53 @@ pub struct Thread {
     pub runs_on: Option<CpuId>,
 }
 
+/// A tenant.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    /// vCPUs with a reservation.
+    reserved: u32,
+    /// How many free threads wait: those of no vCPU first, then each vCPU's.
+    waiting: Vec<u32>,
+    /// How many free threads run.
+    running: u32,
+}
+
+/// The place in a list that is as long as it has to be.
+pub fn place_of<T: Clone + Default>(list: &mut Vec<T>, place: usize) -> &mut T {
+    if list.len() <= place {
+        list.resize(place + 1, T::default());
+    }
+    &mut list[place]
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Threads {
     specs: BTreeMap<TenantId, TenantSpec>,
-    bound: BTreeMap<CgroupId, TenantId>,
+    /// By cgroup.
+    bound: Vec<Option<TenantId>>,
     vcpu_threads: BTreeMap<i32, Owner>,
     threads: Vec<Thread>,
-    /// How many free threads wait, by tenant: those of no vCPU first, then each vCPU's.
-    waiting: BTreeMap<TenantId, Vec<u32>>,
-    /// How many free threads run, by tenant.
-    running: BTreeMap<TenantId, u32>,
+    /// By tenant.
+    counts: Vec<Counts>,
 }
 
 impl Threads {
     /// The daemon has told the scheduler something. Whether threads may be others' now.
     pub fn told(&mut self, deed: &Deed) -> bool {
         match deed {
-            Deed::Set(spec) => _ = self.specs.insert(spec.id, spec.clone()),
-            Deed::Removed(id) => _ = self.specs.remove(id),
-            Deed::Bound(cgroup, id) => _ = self.bound.insert(*cgroup, *id),
-            Deed::Unbound(cgroup) => _ = self.bound.remove(cgroup),
+            Deed::Set(spec) => {
+                let is_reserved = matches!(spec.class, Class::Reserved { .. });
+                place_of(&mut self.counts, spec.id as usize).reserved =
+                    if is_reserved { spec.vcpus } else { 0 };
+                self.specs.insert(spec.id, spec.clone());
+            }
+            Deed::Removed(id) => {
+                place_of(&mut self.counts, *id as usize).reserved = 0;
+                self.specs.remove(id);
+            }
+            Deed::Bound(cgroup, id) => *place_of(&mut self.bound, cgroup.index()) = Some(*id),
+            Deed::Unbound(cgroup) => *place_of(&mut self.bound, cgroup.index()) = None,
             Deed::Thread(pid, tenant, index) => {
                 self.vcpu_threads.insert(*pid, Owner { tenant: *tenant, vcpu: Some(*index) });
             }
@@ -125,21 +151,19 @@ impl Threads {
             return;
         }
         let Owner { tenant, vcpu } = thread.owner;
+        let Counts { running, waiting, .. } = place_of(&mut self.counts, tenant as usize);
         if thread.runs_on.is_some() {
-            let running = self.running.entry(tenant).or_default();
             *running = running.checked_add_signed(by).expect("who stops has run");
         }
         if thread.waits_since_ns.is_some() {
-            let place = vcpu.map_or(0, |vcpu| 1 + vcpu as usize);
-            let waiting = self.waiting.entry(tenant).or_default();
-            waiting.resize(waiting.len().max(place + 1), 0);
-            waiting[place] = waiting[place].checked_add_signed(by).expect("who goes has waited");
+            let waiting = place_of(waiting, vcpu.map_or(0, |vcpu| 1 + vcpu as usize));
+            *waiting = waiting.checked_add_signed(by).expect("who goes has waited");
         }
     }
 
     fn owner_of(&self, machine: &Machine, id: TaskId) -> Owner {
         let task = machine.task(id);
-        let tenant = self.bound.get(&task.cgroup).copied().unwrap_or(0);
+        let tenant = self.tenant_of(task.cgroup).unwrap_or(0);
         let vcpu = self.vcpu_threads.get(&task.pid).filter(|owner| owner.tenant == tenant);
         vcpu.copied().unwrap_or(Owner { tenant, vcpu: None })
     }
@@ -155,29 +179,29 @@ impl Threads {
 
     /// How many free threads of a tenant wait, or of one of its vCPUs.
     pub fn waiting(&self, owner: Owner) -> u32 {
-        let waiting = self.waiting.get(&owner.tenant);
-        let place = owner.vcpu.map_or(0, |vcpu| 1 + vcpu as usize);
-        waiting.and_then(|waiting| waiting.get(place)).copied().unwrap_or(0)
+        self.waiting_at(owner.tenant, owner.vcpu.map_or(0, |vcpu| 1 + vcpu as usize))
     }
 
     /// Whether a free thread waits that may use the vCPU's slots.
     pub fn waits(&self, tenant: TenantId, vcpu: u32) -> bool {
-        let Some(waiting) = self.waiting.get(&tenant) else { return false };
-        let count = |place: usize| waiting.get(place).is_some_and(|count| *count > 0);
-        count(0) || count(1 + vcpu as usize)
+        self.waiting_at(tenant, 0) > 0 || self.waiting_at(tenant, 1 + vcpu as usize) > 0
+    }
+
+    fn waiting_at(&self, tenant: TenantId, place: usize) -> u32 {
+        let counts = self.counts.get(tenant as usize);
+        counts.and_then(|counts| counts.waiting.get(place)).copied().unwrap_or(0)
     }
 
     /// Whether the one thread that a vCPU is waits, and is free; or any of a tenant with one vCPU.
     pub fn sole_waits(&self, tenant: TenantId, vcpu: u32) -> bool {
         let vcpus = self.vcpus(tenant);
-        let waiting = self.waiting.get(&tenant).and_then(|waiting| waiting.get(1 + vcpu as usize));
-        vcpu < vcpus && (waiting.is_some_and(|count| *count > 0) || (vcpus == 1 && self.waits(tenant, vcpu)))
+        let is_alone = || vcpus == 1 && self.waiting_at(tenant, 0) > 0;
+        vcpu < vcpus && (self.waiting_at(tenant, 1 + vcpu as usize) > 0 || is_alone())
     }
 
     /// How many vCPUs with a reservation the scheduler was told that a tenant has; a table may still have others.
     pub fn vcpus(&self, tenant: TenantId) -> u32 {
-        let reserved = self.specs.get(&tenant).filter(|spec| matches!(spec.class, Class::Reserved { .. }));
-        reserved.map_or(0, |spec| spec.vcpus)
+        self.counts.get(tenant as usize).map_or(0, |counts| counts.reserved)
     }
 
     /// Whether the scheduler was told that a tenant has a weight, and no reservation.
@@ -187,11 +211,11 @@ impl Threads {
 
     /// How many free threads of a tenant run.
     pub fn running(&self, tenant: TenantId) -> u32 {
-        self.running.get(&tenant).copied().unwrap_or(0)
+        self.counts.get(tenant as usize).map_or(0, |counts| counts.running)
     }
 
     /// The tenant whose cgroup it is.
     pub fn tenant_of(&self, cgroup: CgroupId) -> Option<TenantId> {
-        self.bound.get(&cgroup).copied()
+        self.bound.get(cgroup.index()).copied().flatten()
     }
 }

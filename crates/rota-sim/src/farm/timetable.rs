@@ -1,7 +1,5 @@
 //! Tables as a list of slots, read without the scheduler's look-up: by search, not by slices.
 
-use std::collections::BTreeMap;
-
 use rota_model::{Reservation, Share, TenantId};
 use rota_table::Certified;
 use rota_table::layout::{CPU_EXCLUSIVE, VCPU_CAPPED};
@@ -35,19 +33,19 @@ struct Cpu {
 pub struct Timetable {
     pub from_ns: u64,
     pub vcpus: Vec<Vcpu>,
-    /// Each tenant's vCPUs, by their numbers.
-    pub tenants: BTreeMap<TenantId, Vec<u32>>,
-    homes: BTreeMap<TenantId, Vec<u32>>,
+    /// By tenant: its vCPUs' numbers here, and the CPUs on which it has slots.
+    tenants: Vec<(Vec<u32>, Vec<u32>)>,
     cpus: Vec<Cpu>,
 }
 
 impl Timetable {
     pub fn new(from_ns: u64, table: &Certified) -> Timetable {
         let view = table.view();
-        let mut tenants: BTreeMap<TenantId, Vec<u32>> = BTreeMap::new();
+        let last = view.vcpus().iter().map(|vcpu| vcpu.tenant as usize + 1).max();
+        let mut tenants: Vec<(Vec<u32>, Vec<u32>)> = vec![Default::default(); last.unwrap_or(0)];
         let mut vcpus: Vec<Vcpu> = Vec::new();
         for (number, vcpu) in (0..).zip(view.vcpus().iter()) {
-            tenants.entry(vcpu.tenant).or_default().push(number);
+            tenants[vcpu.tenant as usize].0.push(number);
             vcpus.push(Vcpu {
                 tenant: vcpu.tenant,
                 index: vcpu.index,
@@ -77,14 +75,13 @@ impl Timetable {
                 cpus[only as usize].locals.push(number);
             }
         }
-        let mut homes: BTreeMap<TenantId, Vec<u32>> = BTreeMap::new();
         for vcpu in &vcpus {
-            let homes = homes.entry(vcpu.tenant).or_default();
+            let (_, homes) = &mut tenants[vcpu.tenant as usize];
             homes.extend(&vcpu.cpus);
             homes.sort_unstable();
             homes.dedup();
         }
-        Timetable { from_ns, vcpus, tenants, homes, cpus }
+        Timetable { from_ns, vcpus, tenants, cpus }
     }
 
     /// Who owns a CPU at a time at which the table holds, and until when that is so at least.
@@ -113,12 +110,17 @@ impl Timetable {
 
     /// What each vCPU of a tenant is promised, by its number; nothing if the tenant has none here.
     pub fn promises(&self, tenant: TenantId) -> Vec<(u32, Reservation)> {
-        let vcpus = self.tenants.get(&tenant).into_iter().flatten().map(|vcpu| &self.vcpus[*vcpu as usize]);
+        let vcpus = self.vcpus_of(tenant).iter().map(|vcpu| &self.vcpus[*vcpu as usize]);
         vcpus.map(|vcpu| (vcpu.index, vcpu.reservation)).collect()
+    }
+
+    /// A tenant's vCPUs, by their numbers here.
+    pub fn vcpus_of(&self, tenant: TenantId) -> &[u32] {
+        self.tenants.get(tenant as usize).map_or(&[], |(vcpus, _)| vcpus)
     }
 
     /// The CPUs on which a tenant has slots.
     pub fn homes(&self, tenant: TenantId) -> &[u32] {
-        self.homes.get(&tenant).map_or(&[], Vec::as_slice)
+        self.tenants.get(tenant as usize).map_or(&[], |(_, homes)| homes)
     }
 }
