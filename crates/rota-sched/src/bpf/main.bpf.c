@@ -126,9 +126,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		cpu = (u32)dsq;
-	else if (!sent)
-		cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu,
-			       now); /* the CPU that it was on until now goes on with something else */
+	else if (!sent) /* the CPU that it was on until now goes on with something else */
+		cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu, now);
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))
 		tell_others(p, t, level, now);
