@@ -521,3 +521,56 @@ fn nobody_else_is_sent_to_a_cpu_that_was_told_of_an_owner() {
         assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns beside a CPU that idles");
     });
 }
+
+/// A thread starts by itself on an idle CPU in the moment in which a slot begins there, and before its timer has come:
+/// the slot's owner, who may run in slots only, has the rest of it.
+#[test]
+fn who_starts_by_itself_as_a_slot_begins_does_not_take_the_slot() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-1"
+            housekeeping = "0"
+            [[tenant]]
+            name = "owner"
+            class = "reserved"
+            share = 0.2
+            latency = "10ms"
+            capped = true
+            match = { cgroup = "owner" }
+            [[tenant]]
+            name = "light"
+            class = "shared"
+            match = { cgroup = "light" }
+            "#,
+        );
+        let owner = run.spawn(tenants.thread("owner", Hog));
+        settle(&mut run, &tenants);
+        // Two slots show when the others begin.
+        let mut begins = || {
+            let runs = |run: &Run| run.machine.cpu(CpuId(1)).current == Some(owner);
+            while runs(&run) {
+                run.run_until(run.machine.now_ns() + US);
+            }
+            while !runs(&run) {
+                run.run_until(run.machine.now_ns() + US);
+            }
+            run.machine.now_ns()
+        };
+        let (first, second) = (begins(), begins());
+        let round_ns = second - first;
+        let light = Script::new(async move |thread| {
+            for slot in 1..200 {
+                let wakes_ns = second + slot * round_ns - 6 * US + slot * 50;
+                thread.sleep(wakes_ns.saturating_sub(thread.now_ns())).await;
+                thread.compute(round_ns / 2).await;
+            }
+        });
+        run.spawn(tenants.thread("light", light));
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 200 * round_ns);
+        let owner = &received[tenants.home("owner").first_unit.index()];
+        assert!(owner.blackout_max_ns < 10 * MS + 50 * US, "it waited for {} ns", owner.blackout_max_ns);
+    });
+}
