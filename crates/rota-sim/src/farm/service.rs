@@ -39,6 +39,9 @@ struct Watch {
     overtaken_ns: u64,
     /// Interrupts or the hypervisor have it until then, or a thread that was changed while it ran.
     excused_until_ns: u64,
+    /// Since when and until when interrupts or the hypervisor have had it, with no pause for a decision.
+    away_since_ns: u64,
+    away_until_ns: u64,
     /// The slot in force: whose it is, and until when.
     slot: Option<u32>,
     until_ns: u64,
@@ -95,6 +98,8 @@ impl Service {
             overtaken: false,
             overtaken_ns: 0,
             excused_until_ns: 0,
+            away_since_ns: 0,
+            away_until_ns: 0,
             slot: None,
             until_ns: u64::MAX,
             unserved_ns: 0,
@@ -406,12 +411,32 @@ impl Service {
         crowds.retain(|tenant, _| self.is_crowded(*tenant, now_ns));
         let settled_ns = self.changed_ns.max(self.table(now_ns).map_or(0, |table| table.from_ns));
         let settled_ns = settled_ns.max(self.moved_ns + TURN_MAX_NS);
-        for (&tenant, &(since_ns, cpu)) in &crowds {
-            if now_ns > since_ns.max(settled_ns) + self.late_ns {
-                self.find(now_ns, Fault::Crowded { cpu, tenant, running: self.threads.running(tenant) });
+        for (&tenant, (since_ns, cpu)) in &mut crowds {
+            // Those who waited in another line are sent on by the daemon, and may be served there before.
+            if self.is_daemon_held(now_ns) || !self.is_crowded_but_for(tenant, now_ns) {
+                *since_ns = now_ns;
+            } else if now_ns > settled_ns.max(*since_ns) + self.late_ns {
+                let running = self.threads.running(tenant);
+                self.find(now_ns, Fault::Crowded { cpu: *cpu, tenant, running });
             }
         }
         self.crowded_since_ns = crowds;
+    }
+
+    /// Whether there are too many beside those left over from the table before: where interrupts or the hypervisor
+    /// have had the CPU since that ended, so that nobody could take it from them.
+    fn is_crowded_but_for(&self, tenant: TenantId, now_ns: u64) -> bool {
+        let Some(table) = self.table(now_ns) else { return false };
+        let is_left = |watch: &&Watch| {
+            let is_its = |task: TaskId| {
+                self.threads.thread(task).free && self.threads.thread(task).owner.tenant == tenant
+            };
+            watch.current.is_some_and(is_its)
+                && watch.away_since_ns <= table.from_ns + self.late_ns
+                && now_ns < watch.away_until_ns + self.late_ns
+        };
+        let left = self.cpus.iter().filter(is_left).count() as u32;
+        self.threads.running(tenant) > table.vcpus_of(tenant).len() as u32 + left
     }
 
     fn stops(&mut self, machine: &Machine, cpu: CpuId, task: TaskId, runnable: bool) {
@@ -452,6 +477,10 @@ impl Observer for Service {
                 self.advance(cpu.index(), machine.now_ns());
                 let watch = &mut self.cpus[cpu.index()];
                 watch.excused_until_ns = watch.excused_until_ns.max(machine.now_ns()) + ns;
+                if watch.away_until_ns + self.late_ns < machine.now_ns() {
+                    watch.away_since_ns = machine.now_ns();
+                }
+                watch.away_until_ns = watch.away_until_ns.max(machine.now_ns()) + ns;
                 self.stolen_until_ns = self.stolen_until_ns.max(watch.excused_until_ns);
             }
             Event::Hotplug(..) => {
