@@ -15,6 +15,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     /// A task may run on these CPUs from now on. If its own is not one of them, it is moved.
     pub fn set_affinity(&mut self, id: TaskId, affinity: Rc<CpuMask>) {
         assert!(affinity.first().is_some(), "a task may run somewhere");
+        self.come_in();
         self.change(id, |task| {
             task.nr_cpus_allowed = affinity.count();
             task.affinity = affinity;
@@ -28,6 +29,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
 
     /// A task is in another cgroup from now on.
     pub fn set_cgroup(&mut self, id: TaskId, cgroup: CgroupId) {
+        self.come_in();
         self.change(id, |task| task.cgroup = cgroup);
         self.leave(self.machine.this_cpu());
     }
@@ -99,6 +101,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             return;
         }
         assert!(self.machine.cpus.iter().filter(|cpu| cpu.online).count() > 1, "the last CPU cannot go");
+        self.come_in();
         if self.machine.this_cpu == cpu {
             let other =
                 self.machine.cpus.iter().zip(0..).find(|(other, number)| other.online && *number != cpu.0);
@@ -129,6 +132,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         if self.machine.cpu(cpu).online {
             return;
         }
+        self.come_in();
         self.machine.cpus[cpu.index()].online = true;
         self.policy.hotplug(&mut self.machine, cpu, true);
         self.observer.observe(&self.machine, Event::Hotplug(cpu, true));

@@ -156,9 +156,22 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
 
     /// Does something to the machine or its policy from outside, as a system call on [`Machine::this_cpu`] would.
     pub fn act<T>(&mut self, call: impl FnOnce(&mut Self) -> T) -> T {
+        self.come_in();
         let done = call(self);
         self.leave(self.machine.this_cpu);
         done
+    }
+
+    /// Something is done from outside: on a CPU that runs programs, which one that is away does not. If all are away,
+    /// on the one that comes back first.
+    pub(crate) fn come_in(&mut self) {
+        let Machine { now_ns, this_cpu, cpus, .. } = &mut self.machine;
+        if *now_ns >= cpus[this_cpu.index()].away_until_ns {
+            return;
+        }
+        let online = cpus.iter().zip(0..).filter(|(cpu, _)| cpu.online);
+        let first = online.min_by_key(|(cpu, _)| cpu.away_until_ns.max(*now_ns));
+        *this_cpu = CpuId(first.expect("a CPU is online").1);
     }
 
     fn tick(&mut self, cpu: CpuId) {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rota_model::{CpuSet, Topology};
 
 use super::*;
+use crate::machine::Theft;
 use crate::program::{Program, Resumed, Step, World};
 use crate::programs::Hog;
 use crate::{CgroupId, Costs, Simulation, TaskSpec, UnitId};
@@ -370,6 +371,19 @@ fn a_running_task_is_changed_and_runs_on_or_moves() {
         "running 0 on 1",
     ];
     assert_eq!(log(&mut run)[..], expected, "the last one moves it");
+}
+
+/// A task comes from outside while an interrupt has the CPU of the last event: it does not wait for the end of that.
+#[test]
+fn nothing_is_done_from_outside_on_a_cpu_that_is_away() {
+    let mut run = run_with(2, Recorder::new());
+    run.run_until(MS);
+    assert_eq!(run.machine.this_cpu(), CpuId(0));
+    run.steal(CpuId(0), 20 * MS, Theft::Interrupt);
+    run.spawn(spec(Hog));
+    assert!(log(&mut run).contains(&"running 0 on 1".to_owned()));
+    run.steal(CpuId(1), 30 * MS, Theft::Steal);
+    run.act(|run| assert_eq!(run.machine.this_cpu(), CpuId(0), "it comes back first"));
 }
 
 #[test]
