@@ -1,11 +1,14 @@
 //! Rota's own scheduler in the model.
 
+use std::rc::Rc;
+
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model, Topology};
 use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, Trace, UnitMetrics};
+use rota_sim::programs::sync::Semaphore;
 use rota_sim::programs::{Hog, Intermittent, Periodic, Probe};
 use rota_sim::rota::Rota;
-use rota_sim::{Costs, Simulation, TaskSpec, Tenants, apart};
+use rota_sim::{Costs, Script, Simulation, TaskSpec, Tenants, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -193,6 +196,44 @@ fn a_busy_monitor_takes_half_of_each_slot_of_its_vcpu() {
             let longest_ns = metrics[unit.index()].blackout_max_ns;
             assert!(longest_ns < 25 * MS, "it waited for {longest_ns} ns");
         }
+    });
+}
+
+/// A thread of the monitor is sent to an idle slot whose vCPU wakes in the same moment: it is served in another idle
+/// slot of the VM, and does not wait for its turn in that one.
+#[test]
+fn a_thread_of_the_monitor_does_not_wait_beside_an_idle_slot() {
+    apart(|| {
+        let whole = MONITORED.replace("0.3", "1\nvcpus = 2");
+        let model = model(&format!("[host]\ncpus = \"0-2\"\nhousekeeping = \"0\"\n{whole}"), 3);
+        let (mut run, mut tenants) = start(&model, 1);
+        let signs = [0, 0].map(|count| Rc::new(Semaphore::new(count)));
+        let works = |sign: &Rc<Semaphore>| {
+            let sign = sign.clone();
+            Script::new(async move |thread| {
+                loop {
+                    sign.take(&thread).await;
+                    thread.compute(MS).await;
+                }
+            })
+        };
+        let (monitor, vcpu) =
+            (tenants.thread("vm", works(&signs[0])), tenants.vcpu("vm", 0, works(&signs[1])));
+        let (unit, threads) = (monitor.unit, [(0, vcpu.pid)].into());
+        let gives = tenants.system(Script::new(async move |thread| {
+            loop {
+                thread.sleep(5 * MS).await;
+                signs.iter().for_each(|sign| sign.give(&thread));
+            }
+        }));
+        [monitor, vcpu, gives].into_iter().for_each(|spec| _ = run.spawn(spec));
+        settle(&mut run, &tenants);
+        run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
+        run.run_until(run.machine.now_ns() + 50 * MS);
+        run.observer.0.begin(&mut run.machine);
+        run.run_until(run.machine.now_ns() + 200 * MS);
+        let longest_ns = run.observer.0.finish(&mut run.machine)[unit.index()].blackout_max_ns;
+        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns");
     });
 }
 

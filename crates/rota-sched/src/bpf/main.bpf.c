@@ -290,6 +290,10 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (c->keeps_prev)
 		keep_prev(c, cpu, prev);
+	if (c->passes_on) {
+		c->passes_on = false;
+		pass_on(c->slot_tenant, c->now);
+	}
 	c->until_ns = min_time(c->until_ns, c->look_at);
 	arm(c, c->until_ns);
 }

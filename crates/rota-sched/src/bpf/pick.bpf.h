@@ -91,7 +91,8 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 	own = service + 1 + index;
 	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && c->prev_dsq != DSQ_QUEUE(service))
 		return serve(cpu, DSQ_QUEUE(own), level, until);
-	/* Both wait: they take turns, in a slot so that it has one of each. */
+	/* Both wait: they take turns, in a slot so that it has one of each; or another slot has the monitor's. */
+	c->passes_on = level == ROTA_LEVEL_OWNER;
 	turn = level == ROTA_LEVEL_OWNER ? (c->slot_end - c->slot_start) / 2 : ROTA_QUANTUM_NS;
 	until = min_time(until, c->now + min_time(turn, ROTA_QUANTUM_NS));
 	first = c->service_first = !c->service_first;

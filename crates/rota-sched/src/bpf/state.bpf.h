@@ -117,6 +117,7 @@ struct cpu_ctx {
 	bool decided;	    /* dispatch was asked since the present turn began */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
+	bool passes_on;	    /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
 	u32 dozes;	    /* it idles without a timer: see rouse */
 	u32 waiting;	    /* at most so many are in its dispatch queues: see waiting.bpf.h */
 	/* One run of dispatch. */
