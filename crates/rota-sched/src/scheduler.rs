@@ -259,7 +259,10 @@ impl<K: Kernel> Scheduler<K> {
     }
 
     fn new_queues(&self, count: u32, spec: &TenantSpec) -> Result<u32> {
-        let busy = |queue: u32| self.queue_head(queue).is_ok_and(|head| head.nr_runnable > 0);
+        // A thread that was sent elsewhere while it waited is counted where it did until it runs: a count begun anew
+        // would go below zero then, and hide the first thread of the queue's next tenant.
+        let is_used = |head: shared::QueueHead| head.nr_runnable > 0 || head.waiting > 0;
+        let busy = |queue: u32| self.queue_head(queue).is_ok_and(is_used);
         let first = self.numbers.borrow_mut().take(count, busy).with_context(|| {
             format!("no room for {count} more queues of {}; start again with more", self.settings.nr_queues)
         })?;

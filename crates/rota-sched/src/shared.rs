@@ -95,6 +95,8 @@ structures! {
         vm: u32,
         wanted_since: u64,
         blackout_since: u64,
+        waiting: u32,
+        reserved: u32,
     }
     FairClock = "rota_fair_clock" {
         clock: u64,

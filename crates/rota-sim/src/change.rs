@@ -112,9 +112,11 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         self.policy.deferred(&mut self.machine, this_cpu);
         self.machine.cpus[cpu.index()].online = false;
         let here = |task: &Task| task.cpu == cpu && matches!(task.state, State::Queued | State::Running);
-        let queued: Vec<TaskId> =
-            self.machine.tasks().filter(|(_, task)| here(task)).map(|(id, _)| id).collect();
-        for id in queued {
+        let queued = self.machine.tasks().filter(|(_, task)| here(task));
+        let mut queued: Vec<(u64, TaskId)> = queued.map(|(id, task)| (task.queued_ns, id)).collect();
+        // The kernel pushes away what the CPU would run next (`balance_push`): about the one that has waited longest.
+        queued.sort_unstable();
+        for (_, id) in queued {
             self.machine.tasks[id.index()].held = false; // the kernel waits for as long as a task is held there
             self.push_away(id);
         }

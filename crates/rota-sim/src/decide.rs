@@ -30,6 +30,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         let task = &mut self.machine.tasks[id.index()];
         task.cpu = cpu;
         task.state = State::Queued;
+        task.queued_ns = self.machine.now_ns;
         let realtime = task.realtime;
         self.observer.observe(&self.machine, Event::Woken(id));
         match realtime {
@@ -127,7 +128,8 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     /// What ran on a CPU does not go on there.
     pub(crate) fn put(&mut self, cpu: CpuId, prev: TaskId, follows: Next, runs_on: bool) {
         if runs_on {
-            self.machine.tasks[prev.index()].state = State::Queued;
+            let task = &mut self.machine.tasks[prev.index()];
+            (task.state, task.queued_ns) = (State::Queued, self.machine.now_ns);
         }
         self.machine.cpus[cpu.index()].last_task = Some(prev);
         match self.machine.task(prev).realtime {

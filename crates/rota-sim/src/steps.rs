@@ -55,6 +55,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             weight: spec.weight,
             state: State::Blocked,
             cpu: cpu.expect("a task may run somewhere"),
+            queued_ns: 0,
             used_ns: 0,
             working_set_kib: spec.working_set_kib,
             program: Some(spec.program),

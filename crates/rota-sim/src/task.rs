@@ -111,6 +111,8 @@ pub struct Task {
     pub state: State,
     /// Whose run queue it is on, or was on last.
     pub cpu: CpuId,
+    /// When it was last to wait there: as it woke, or stopped.
+    pub(crate) queued_ns: u64,
     /// CPU time received, costs included, in ns; up to date when its CPU was settled last.
     pub used_ns: u64,
     pub(crate) working_set_kib: u64,

@@ -158,6 +158,25 @@ fn a_waiting_task_that_becomes_anothers_leaves_no_wait_behind() {
     });
 }
 
+/// The same of many that wait in a CPU's background line before and after.
+#[test]
+fn waiting_tasks_that_become_anothers_and_stay_leave_no_wait_behind() {
+    apart(|| {
+        let model = model(&format!("{BUSY}{OUTSIDERS}"), 1);
+        let (mut run, mut tenants) = start(&model, 1);
+        run.spawn(tenants.thread("busy", Hog));
+        run.spawn(tenants.system(Periodic::new(MS, 150 * MS)));
+        for _ in 0..100 {
+            run.spawn(tenants.thread("batch", Hog));
+        }
+        settle(&mut run, &tenants);
+        run.run_until(run.machine.now_ns() + 700 * MS);
+        for queue in run.policy.queues(&mut run.machine) {
+            assert_eq!(queue.missed, 0, "{queue:?}");
+        }
+    });
+}
+
 const MONITORED: &str = r#"
 [[tenant]]
 name = "vm"

@@ -3,9 +3,10 @@
 
 mod host;
 
-use host::{after, settle, start};
-use rota_sim::apart;
+use host::{after, model, settle, start};
 use rota_sim::programs::{Hog, Periodic};
+use rota_sim::{CpuId, TaskSpec, UnitId, apart};
+use rotad::life::Event;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -96,6 +97,32 @@ fn what_slots_leave_is_shared_over_all_cpus() {
     });
 }
 
+/// A tenant that is far behind a neighbour on one CPU, where it seldom wants anything, has its part on another CPU.
+#[test]
+fn who_is_forgiven_on_one_cpu_is_owed_as_much_on_another() {
+    apart(|| {
+        let config =
+            [tenant("both", 2, 0.2, "1-2"), tenant("beside", 1, 0.2, "1"), tenant("light", 1, 0.05, "2")];
+        let text = config.iter().fold(HOST.to_owned(), |text, tenant| text + tenant);
+        let (mut run, mut tenants) = start(&text);
+        let only = |cpu| Some(run.machine.mask([CpuId(cpu)]));
+        let hog = TaskSpec { affinity: only(1), ..tenants.thread("both", Hog) };
+        let seldom = TaskSpec {
+            affinity: only(2),
+            unit: UnitId(9),
+            ..tenants.thread("both", Periodic::new(50 * US, 5 * MS))
+        };
+        for spec in [hog, seldom, tenants.thread("beside", Hog), tenants.thread("light", Hog)] {
+            run.spawn(spec);
+        }
+        settle(&mut run, &tenants);
+        let received = after(&mut run, SECOND);
+        let beside = received[tenants.home("beside").first_unit.index()].received_ns as f64 / SECOND as f64;
+        // Of 0.6 that are left on CPU 1, by weights 1 : 2.
+        assert!((beside - 0.4).abs() < 0.02, "{beside}");
+    });
+}
+
 /// It waits for nobody but the owners of slots: it is always further behind than who computes all the time.
 #[test]
 fn who_seldom_wants_any_has_it_at_once() {
@@ -111,5 +138,32 @@ fn who_seldom_wants_any_has_it_at_once() {
         // The hog's slot: C = U T, with 2 (T - C) <= L.
         let slot_ns = 1_111 * US;
         assert!(longest_ns < slot_ns + 100 * US, "{longest_ns}");
+    });
+}
+
+/// What a tenant had beyond its slots is no debt once it has none: its clock counted by another weight.
+#[test]
+fn who_gives_its_reservation_up_owes_nobody_for_it() {
+    apart(|| {
+        let text = |class: &str| {
+            format!(
+                "{HOST}[[tenant]]\nname = \"web\"\n{class}\nmatch = {{ cgroup = \"web\" }}\n\
+                 [[tenant]]\nname = \"batch\"\nclass = \"shared\"\nmatch = {{ cgroup = \"batch\" }}\n"
+            )
+        };
+        let (mut run, mut tenants) =
+            start(&text("class = \"reserved\"\nvcpus = 2\nshare = 0.02\nlatency = \"100ms\""));
+        for name in ["web", "web", "batch", "batch"] {
+            run.spawn(tenants.thread(name, Hog));
+        }
+        settle(&mut run, &tenants);
+        run.run_until(run.machine.now_ns() + 2 * SECOND);
+        let shared = model(&text("class = \"shared\""));
+        run.act(|run| run.policy.tell(&mut run.machine, Event::Configured(shared)));
+        run.run_until(run.machine.now_ns() + SECOND / 2);
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, SECOND);
+        let web = received[tenants.home("web").first_unit.index()].received_ns as f64 / SECOND as f64;
+        assert!((web - 1.0).abs() < 0.02, "{web}");
     });
 }

@@ -221,6 +221,51 @@ fn who_moves_into_a_tenant_waits_for_no_more_than_its_turn() {
     });
 }
 
+/// Where reserved tenants use all that slots leave, a tenant of little weight lives on a part of the floor.
+#[test]
+fn who_has_little_weight_on_the_floor_is_not_forgotten() {
+    apart(|| {
+        let mut text = WEB.to_owned();
+        for (name, weight) in [("heavy", 1000), ("light", 1)] {
+            let shared = format!("class = \"shared\"\nweight = {weight}");
+            text += &format!("[[tenant]]\nname = \"{name}\"\n{shared}\nmatch = {{ cgroup = \"{name}\" }}\n");
+        }
+        let (mut run, mut tenants) = start(&text);
+        for (name, threads) in [("web", 1), ("heavy", 1), ("light", 3)] {
+            appears(&mut run, &tenants, name);
+            for _ in 0..threads {
+                run.spawn(tenants.thread(name, Hog));
+            }
+        }
+        let light = tenants.home("light").first_unit;
+        let longest_ns = longest_ns(&mut run, light, 60 * S);
+        assert!(longest_ns < 10 * S, "{longest_ns} ns");
+    });
+}
+
+/// A thread that leaves its tenant while it runs in a slot of that one's does not take the rest of its turn with it.
+#[test]
+fn who_moves_out_of_a_tenant_leaves_its_slot() {
+    apart(|| {
+        let (mut run, mut tenants) = start(WEB);
+        appears(&mut run, &tenants, "web");
+        let hogs = [0, 1].map(|_| run.spawn(tenants.thread("web", Hog)));
+        let web = tenants.home("web").cgroup;
+        let mut taken_ns = 0;
+        for _ in 0..20 {
+            run.run_until(run.machine.now_ns() + 107 * MS);
+            let runs = |id: &&_| matches!(run.machine.task(**id).state, State::Running);
+            let Some(&moved) = hogs.iter().find(runs) else { continue };
+            run.act(|run| run.set_cgroup(moved, CgroupId::ROOT));
+            let before_ns = run.machine.task(moved).used_ns;
+            run.run_until(run.machine.now_ns() + MS);
+            taken_ns += run.machine.task(moved).used_ns - before_ns;
+            run.act(|run| run.set_cgroup(moved, web));
+        }
+        assert!(taken_ns < 10 * MS, "{taken_ns} ns of 20 ms");
+    });
+}
+
 /// A thread that was alone for long, without ever leaving its CPU, has siblings now.
 #[test]
 fn who_was_alone_has_its_turn_among_siblings() {

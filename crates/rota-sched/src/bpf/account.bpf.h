@@ -339,10 +339,13 @@ static __always_inline void stands_in_no_more(struct task_ctx *t, u64 now)
 /* A turn begins. In a vCPU's slot it may be its monitor's: then the slot serves the VM all the same. */
 static __always_inline void stands_in(struct cpu_ctx *c, struct task_ctx *t, u64 now)
 {
-	struct rota_tenant *tenant = tenant_of(t->m.tenant);
+	struct rota_tenant *tenant;
 
 	stands_in_no_more(t, now);
-	if (c->level != ROTA_LEVEL_OWNER || c->slot_tenant != t->m.tenant || c->slot_queue == t->m.queue || !tenant)
+	if (c->level != ROTA_LEVEL_OWNER || c->slot_tenant != t->m.tenant || c->slot_queue == t->m.queue)
+		return;
+	tenant = tenant_of(t->m.tenant);
+	if (!tenant)
 		return;
 	t->stands_in_for = c->slot_queue;
 	blackout_restarts(c->slot_queue, tenant->promised_from ? tenant->latency_ns : 0, true, now);

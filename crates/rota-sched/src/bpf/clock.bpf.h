@@ -148,14 +148,17 @@ static __always_inline void fair_charge(struct cpu_ctx *c, u64 used)
 			     c->booked > c->unsettled ? c->booked - c->unsettled : 0);
 }
 
-/* A reserved tenant was served here for so long beyond its slots (second.bpf.h). */
+/*
+ * A reserved tenant was served here for so long beyond its slots (second.bpf.h). That has a clock of its own: if it
+ * gives its reservation up it owes shared tenants nothing for it.
+ */
 static __always_inline void second_charge(struct cpu_ctx *c, u64 used)
 {
 	struct rota_tenant *tenant = tenant_of(c->second_tenant);
 	struct fair_ctx *f = fair_ctx(c->second_tenant);
 
 	if (tenant && f)
-		__sync_fetch_and_add(&f->clock, weighted(tenant, used));
+		__sync_fetch_and_add(&f->second, weighted(tenant, used));
 }
 
 /* The tenant has nothing more from this CPU for now: what is left of its turn is not booked any longer. */

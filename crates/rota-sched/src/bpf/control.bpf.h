@@ -60,20 +60,23 @@ int rehome(struct rota_rehome *arg)
 		struct task_ctx *t = task_ctx(p);
 		struct membership m;
 		u64 target, now = bpf_ktime_get_ns();
-		bool counts;
+		bool counts, stays;
 
 		classify(p, &m);
 		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(now));
 		if ((target >> 32) == (DSQ_SHARED(0) >> 32))
 			target = fair_rehome(p, m.tenant, dsq);
 		counts = t && is_rehomed(t, target, is_shared_tenant(tenant_of(m.tenant)));
-		if (target == dsq)
+		stays = target == dsq;
+		/* One that stays where it is and is another's now is moved, too: then no CPU has taken it meanwhile. */
+		if (stays && (!t || t->m.queue == m.queue || (target >> 32) == (DSQ_SHARED(0) >> 32)))
 			continue;
 		if (t && t->m.queue != m.queue)
 			leave_queue(t, t->m.queue, now);
 		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))
-			leaves_line(t);
-		scx_bpf_dsq_move_set_vtime(&it, t && t->in_line ? t->tag : 0);
+			front_is_gone(t);
+		if (!stays)
+			scx_bpf_dsq_move_set_vtime(&it, t && t->in_line ? t->tag : 0);
 		if (scx_bpf_dsq_move_vtime(&it, p, target, 0)) {
 			moved++;
 			continue;

@@ -15,6 +15,7 @@
 #define ROTA_FAIR_BPF_H
 
 #include "clock.bpf.h"
+#include "front.bpf.h"
 #include "pick.bpf.h"
 #include "wake.bpf.h"
 
@@ -23,54 +24,6 @@
 /* CPUs that are looked at for one that gives way, besides its own: those that domains know, and others in turn. */
 #define FAIR_HINTS   4
 #define FAIR_SAMPLES 3
-
-/* In which line a task is its tenant's front. */
-#define IN_LINE(tenant, domain) ((u64)(tenant) << 32 | ((domain) + 1))
-
-/* The task is no longer where it waited: another one may be its tenant's front. */
-static __always_inline void leaves_line(struct task_ctx *t)
-{
-	u64 was = t->in_line ? __sync_lock_test_and_set(&t->in_line, 0) : 0;
-	struct fair_place *place = was ? fair_place((u32)was - 1, was >> 32) : NULL;
-
-	if (place)
-		place->front = 0;
-}
-
-/* The tenant's next thread becomes its front in a domain, if there is one. */
-__noinline int fair_promote(u32 domain, u32 tenant_id)
-{
-	struct rota_tenant *tenant = tenant_of(tenant_id);
-	struct fair_place *place = fair_place(domain, tenant_id);
-	struct fair_ctx *f = fair_ctx(tenant_id);
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	u64 dsq;
-
-	if (!is_shared_tenant(tenant) || !place || !f)
-		return 0;
-	dsq = DSQ_QUEUE(tenant->first_queue);
-	if (scx_bpf_dsq_nr_queued(dsq) <= 0 || __sync_val_compare_and_swap(&place->front, 0, 1))
-		return 0;
-	if (!bpf_iter_scx_dsq_new(&it, dsq, 0) && (p = bpf_iter_scx_dsq_next(&it))) {
-		struct task_ctx *t = task_ctx(p);
-
-		if (t) {
-			t->tag = f->clock;
-			t->in_line = IN_LINE(tenant_id, domain);
-			t->waits_since = bpf_ktime_get_ns();
-			scx_bpf_dsq_move_set_vtime(&it, t->tag);
-			if (scx_bpf_dsq_move_vtime(&it, p, DSQ_SHARED(domain), 0)) {
-				bpf_iter_scx_dsq_destroy(&it);
-				return 1;
-			}
-			t->in_line = 0;
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	place->front = 0;
-	return 0;
-}
 
 /*
  * How long a thread runs before its siblings' turn. On the floor, where little is given, a hundred of them have one
@@ -147,13 +100,13 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 		f = t ? fair_ctx(t->m.tenant) : NULL;
 		if (!f || !tenant || !may_run_here(p, cpu))
 			continue;
-		if (vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
+		if (!t->overdue && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
 			t->tag = f->clock;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
-		tag = fair_next(c, t->m.tenant, f) + t->tag - f->clock;
-		margin = abroad && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
+		tag = t->overdue ? t->tag : fair_next(c, t->m.tenant, f) + t->tag - f->clock;
+		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
 		if (t->m.tenant == c->prev_tenant ? !c->prev_spent
 						  : c->has_bound && !vtime_before(tag + margin, c->bound))
 			continue;
@@ -171,6 +124,7 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
+	u64 front = IN_LINE(tenant_id, domain), was;
 	bool moved = false;
 	u32 i;
 
@@ -186,13 +140,15 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 			t = task_ctx(p);
 			if (!t || t->m.tenant != tenant_id || !may_run_here(p, cpu))
 				continue;
-			leaves_line(t);
+			was = front_leaves(t);
+			if (was) /* another tenant's, if it has become that one's as it waited */
+				front = was;
 			moved = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
 			break;
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	fair_promote(domain, tenant_id);
+	fair_promote((u32)front - 1, front >> 32);
 	if (!moved)
 		return serve(cpu, DSQ_SHARED(domain), level, until);
 	c->keeps_prev = false;
@@ -279,6 +235,19 @@ __noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
 	return false;
 }
 
+/* Of those in the line that this CPU serves, and of those bound to it. */
+__noinline int call_all_overdue(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
+
+	if (d && nr_waiting(DSQ_SHARED(c->domain)) > 0 && shall_call(&d->called, c->now))
+		call_overdue(DSQ_SHARED(c->domain));
+	if (c && nr_waiting(DSQ_BOUND(cpu)) > 0 && shall_call(&c->called, c->now))
+		call_overdue(DSQ_BOUND(cpu));
+	return 0;
+}
+
 /* The tenant that is furthest behind, or the present one if that is not ahead of it. */
 __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 {
@@ -290,6 +259,8 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	/* A thread that was on its way while its tenant's front was taken is found at the end of that one's turn. */
 	if (c->lasting != ROTA_NONE)
 		fair_promote(c->domain, c->lasting);
+	give_fronts();
+	call_all_overdue(cpu);
 	bound_by_prev(c);
 	bound = fair_comes(cpu, DSQ_BOUND(cpu), false);
 	line = fair_comes(cpu, DSQ_SHARED(c->domain), false);
@@ -393,11 +364,6 @@ __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 ten
 	return found;
 }
 
-static __always_inline bool is_restricted(struct task_struct *p)
-{
-	return p->nr_cpus_allowed < nr_host_cpus || is_held(p);
-}
-
 /*
  * Whether a thread that wakes starts on the CPU that was picked for it, which idles, without a decision of that CPU.
  * That is what it would decide: nobody waits whom an idle CPU could take, or it has been told of them, and decides as
@@ -453,11 +419,13 @@ static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tena
 /*
  * The CPU for a thread that waits, at which or at whose domain it waits: one that idles, or gives way to it, and is
  * told; or else its own. One that wakes has been sent to an idle CPU if there was one. If its own idles still because a
- * sibling that woke at the same time is on its way there, it looks further.
+ * sibling that woke at the same time is on its way there, it looks further. A CPU that has found nobody is about to
+ * idle without one that became a shared tenant's while it ran there, and is told of it.
  */
-static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, bool wakes, u64 now)
+static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u64 enq_flags, u64 now)
 {
 	u32 cpu = scx_bpf_task_cpu(p), other = ROTA_NONE;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct fair_ctx *f;
 
@@ -466,7 +434,9 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, b
 	if (wakes && c->level == ROTA_LEVEL_IDLE && !c->housekeeping && !c->exclusive &&
 	    __sync_lock_test_and_set(&c->gives_way, 0))
 		other = cpu;
-	if (!wakes)
+	if ((enq_flags & SCX_ENQ_LAST) && !c->housekeeping && !c->exclusive && may_run_on(p, cpu))
+		other = cpu;
+	else if (!wakes)
 		other = idle_open_cpu(p);
 	f = fair_ctx(t->m.tenant);
 	if (other == ROTA_NONE && f)
@@ -520,7 +490,8 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	/* An idle CPU was told: that is no wait. */
 	if (c->level != ROTA_LEVEL_IDLE)
 		notes_wait(d, tenant_id, now);
-	t->tag = fair_tag(p, t, tenant, f->clock);
+	t->queued_since = t->queued_since ?: now;
+	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f->clock), now);
 	if (is_restricted(p))
 		return DSQ_BOUND(cpu);
 	if (__sync_val_compare_and_swap(&place->front, 0, 1))
@@ -540,7 +511,7 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 	u32 cpu;
 
 	t->tag = f ? f->clock : 0;
-	cpu = fair_cpu(p, t, enq_flags & SCX_ENQ_WAKEUP, now);
+	cpu = fair_cpu(p, t, enq_flags, now);
 	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	place_among_siblings(p, t, q);
 	c = cpu_ctx(cpu);
@@ -559,7 +530,7 @@ __noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->m.tenant == tenant_id && is_restricted(p) &&
 	    may_run_on(p, (u32)dsq) && open != ROTA_NONE)
 		return dsq;
-	leaves_line(t);
+	front_is_gone(t);
 	return fair_stand(p, t, tenant_id, open != ROTA_NONE ? open : scx_bpf_task_cpu(p));
 }
 

@@ -152,9 +152,9 @@ struct sched_ext_ops {
 	void (*dispatch)(s32 cpu, struct task_struct *prev);
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
-	void (*quiescent)(struct task_struct *p, u64 deq_flags);
 	void (*update_idle)(s32 cpu, bool idle);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
+	void (*disable)(struct task_struct *p);
 	s32 (*init)(void);
 	void (*exit)(struct scx_exit_info *info);
 	u64 flags;

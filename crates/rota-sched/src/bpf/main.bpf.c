@@ -16,6 +16,7 @@
  *   exclusive.bpf.h  cores that one tenant has to itself
  *   place.bpf.h    where a task waits
  *   wake.bpf.h     which CPU a waking task is sent to, and which is told
+ *   front.bpf.h    of a shared tenant's waiting threads the one in line
  *   fair.bpf.h     tenants without a reservation: who is next, and who gives way
  *   floor.bpf.h    what has waited too long
  *   control.bpf.h  what the loader has us do: publish a table, send waiting tasks where they belong now
@@ -36,6 +37,7 @@
 #include "second.bpf.h"
 #include "place.bpf.h"
 #include "wake.bpf.h"
+#include "front.bpf.h"
 #include "fair.bpf.h"
 #include "floor.bpf.h"
 #include "control.bpf.h"
@@ -96,6 +98,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 
 	now = bpf_ktime_get_ns();
 	if (t) {
+		leaves_line(t); /* if it waited there, and was taken out to be changed */
 		settle_membership(p, t, now);
 		becomes_runnable(p, t, now);
 	}
@@ -188,10 +191,8 @@ static __always_inline bool is_in_background(const struct cpu_ctx *c)
 }
 
 /* The clocks by which newcomers join a line move with those who are served. */
-static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t)
+static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t, struct queue_ctx *q)
 {
-	struct queue_ctx *q = queue_ctx(t->m.queue);
-
 	if (!q)
 		return;
 	q->vtime = max_vtime(q->vtime, t->vtime);
@@ -248,7 +249,7 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 	fair_turn(c, tenant_of(c->served), c->now);
 	if (t) {
 		stands_in(c, t, c->now);
-		move_clocks(c, t);
+		move_clocks(c, t, queue_ctx(t->m.queue));
 	}
 	if (prev)
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
@@ -261,6 +262,14 @@ static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 	c->until_ns = min_time(c->slot_end, c->look_at);
 	if (!c->idles && !dozes_off(c, cpu))
 		arm(c, c->until_ns);
+}
+
+/* When this is: if what ran until now has blocked, that was a moment ago, and `stopping` has read the clock. */
+static __always_inline u64 now_after(const struct cpu_ctx *c, struct task_struct *prev)
+{
+	bool has_blocked = prev && !(prev->scx.flags & SCX_TASK_QUEUED);
+
+	return has_blocked && c->other_since ? c->other_since : bpf_ktime_get_ns();
 }
 
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
@@ -276,7 +285,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	c->idles = false;
 	c->claimed = ROTA_NONE;
 	c->look_at = ROTA_NEVER;
-	c->now = bpf_ktime_get_ns();
+	c->now = now_after(c, prev);
 	if (goes_on_anyway(c, cpu, prev, c->now))
 		return;
 	settle_prev(prev, c, cpu, c->now);
@@ -288,6 +297,8 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 		go_idle(c, cpu);
 		return;
 	}
+	if (c->level == ROTA_LEVEL_IDLE && c->picked > ROTA_LEVEL_SHARED)
+		pass_line_on(cpu);
 	if (c->keeps_prev)
 		keep_prev(c, cpu, prev);
 	if (c->passes_on) {
@@ -298,8 +309,11 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	arm(c, c->until_ns);
 }
 
-/* It would run no more: what ran until now has been counted when it stopped. */
-void STRUCT_OPS(rota_quiescent, struct task_struct *p, u64 deq_flags)
+/*
+ * The task leaves for another class, or has ended. What ran until now has been counted when it stopped; this is for who
+ * waited. One whose cgroup, weight or CPUs are changed while it waits comes through enqueue again.
+ */
+void STRUCT_OPS(rota_disable, struct task_struct *p)
 {
 	struct task_ctx *t = task_ctx(p);
 	u64 now;
@@ -326,8 +340,12 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (!c || !t)
 		return;
 	if (!t->straight) { /* which has been looked at a moment ago */
+		u32 queue = t->m.queue;
+
 		settle_membership(p, t, now);
 		becomes_runnable(p, t, now); /* who came by no enqueue of ours */
+		if (t->m.queue != queue)
+			c->overtaken = true; /* it was somebody else's when it was chosen */
 	}
 	/*
 	 * Who starts without a decision has waited in this CPU's own queue for another class to leave, if for anything.
@@ -346,6 +364,8 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	starts_serving(c);
 	t->running = true;
 	t->run_since = t->charged = now;
+	t->queued_since = 0;
+	t->overdue = false;
 	leaves_line(t);
 	waits_no_more(t);
 	fair_begins(cpu, t->m.tenant, now);
@@ -355,7 +375,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (q && t->last_cpu != cpu)
 		__sync_fetch_and_add(&q->account.migrations, 1);
 	t->last_cpu = cpu;
-	move_clocks(c, t);
+	move_clocks(c, t, q);
 }
 
 /* What a task used is counted for it and for its queue. */
@@ -507,9 +527,9 @@ struct sched_ext_ops rota = {
 	.dispatch = (void *)rota_dispatch,
 	.running = (void *)rota_running,
 	.stopping = (void *)rota_stopping,
-	.quiescent = (void *)rota_quiescent,
 	.update_idle = (void *)rota_update_idle,
 	.init_task = (void *)rota_init_task,
+	.disable = (void *)rota_disable,
 	.init = (void *)rota_init,
 	.exit = (void *)rota_exit,
 	/* Every task that stops comes through enqueue: the kernel would let those that exit, or are held by a CPU for a

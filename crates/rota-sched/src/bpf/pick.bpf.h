@@ -266,6 +266,21 @@ __noinline bool anyone_waits(u32 cpu)
 }
 
 /*
+ * Whether nobody waits for one of this CPU's slots. Once that was found it holds until the CPU is told of somebody, as
+ * it is of every thread that may wait for a slot here, or another table is in force.
+ */
+static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
+{
+	if (c->unwanted && !c->prev_dsq && !nr_rehomed)
+		return true;
+	__sync_lock_test_and_set(&c->unwanted, 1); /* before it is looked, as `dozes` is */
+	if (!anyone_waits(cpu))
+		return true;
+	c->unwanted = 0;
+	return false;
+}
+
+/*
  * The CPU is about to idle: without its timer, if no thread waits for one of its slots, and no new table is about to
  * come. Then nobody waits for its second level either.
  */
@@ -273,7 +288,7 @@ static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
 {
 	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
 	__sync_lock_test_and_set(&c->dozes, 1);
-	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && !anyone_waits(cpu))
+	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && slots_are_unwanted(c, cpu))
 		return true;
 	c->dozes = 0;
 	return false;

@@ -24,6 +24,11 @@ static __always_inline bool is_held(struct task_struct *p)
 	return p->migration_disabled > (p == bpf_get_current_task_btf());
 }
 
+static __always_inline bool is_restricted(struct task_struct *p)
+{
+	return p->nr_cpus_allowed < nr_host_cpus || is_held(p);
+}
+
 /* In an operation of the scheduler, which the kernel calls under RCU. */
 static __always_inline bool may_run_here(struct task_struct *p, u32 cpu)
 {
@@ -36,7 +41,7 @@ static __always_inline bool may_run_on(struct task_struct *p, u32 cpu)
 {
 	bool may;
 
-	if (p->nr_cpus_allowed >= nr_host_cpus && !is_held(p))
+	if (!is_restricted(p))
 		return true;
 	bpf_rcu_read_lock(); /* the programs of control.bpf.h run outside of it */
 	may = may_run_here(p, cpu);
@@ -200,7 +205,7 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	}
 	if (!has_slots(tenant, buffer))
 		return background_dsq(p, buffer);
-	if (p->nr_cpus_allowed >= nr_host_cpus && !is_held(p))
+	if (!is_restricted(p))
 		return DSQ_QUEUE(queue);
 	if (some_home(p, tenant_id, sole_vcpu(tenant, m.vcpu), 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
@@ -273,6 +278,15 @@ __noinline u32 take_hungry(struct task_struct *p __arg_trusted, u32 tenant_id)
 	return cpu;
 }
 
+/* A thread that has been counted may wait for one of the CPU's slots. Whether it idles without a timer, perhaps. */
+static __always_inline bool is_wanted(struct cpu_ctx *c)
+{
+	/* What was counted before is ordered before what is read from now on: see dozes_off. */
+	if (c->unwanted)
+		__sync_lock_test_and_set(&c->unwanted, 0);
+	return c->dozes;
+}
+
 /*
  * Who idles without a timer on a CPU of the tenant sets one, as a thread waits that its next slot there may serve.
  * All of them are marked that may do so since nobody waited last; none of those is missed that look after the
@@ -302,15 +316,15 @@ __noinline int rouse_dozing(u32 tenant_id, u64 now)
 		unmark(q->dozing, index);
 		cpu = home_of(tenant_id, index, table_in_force(now), now);
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
-		if (c && c->dozes)
+		if (c && is_wanted(c))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
 }
 
 /*
- * A slot is over for which a waker has taken the mark, and nobody was served: others are told if somebody still
- * waits.
+ * A thread has taken a hungry slot's mark, and the slot has served another one, or is over with nobody served: if
+ * somebody waits, another hungry slot is told.
  */
 __noinline int pass_on(u32 tenant_id, u64 now)
 {

@@ -6,14 +6,13 @@
  * furthest behind has the next turn, or interrupts the present one if it is a minimum slice behind that.
  *
  * There is no line and no virtual time of the system: who waits on a CPU is one of a few that the table names, and each
- * is asked. Nobody there is further behind the one furthest ahead than ROTA_FAIR_CREDIT_NS.
+ * is asked. Nobody there is further behind the one furthest ahead than ROTA_FAIR_CREDIT_NS: what is beyond that it is
+ * forgiven, on this CPU alone. Neighbours elsewhere have had something else.
  */
 #ifndef ROTA_SECOND_BPF_H
 #define ROTA_SECOND_BPF_H
 
 #include "pick.bpf.h"
-
-#define SECOND_TRIES 4 /* local vCPUs that are asked for a turn, as what waits for one may be bound to other CPUs */
 
 /* Local vCPU `local` of this CPU, if there is one. */
 static __always_inline struct rota_table_vcpu *local_here(struct cpu_ctx *c, u32 cpu, u32 local)
@@ -23,11 +22,48 @@ static __always_inline struct rota_table_vcpu *local_here(struct cpu_ctx *c, u32
 	return view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
 }
 
-/* When local vCPU `local` had its last turn, masked where the verifier can see it. */
-static __always_inline u64 *second_served(struct cpu_ctx *c, u64 local)
+/* What this CPU remembers of local vCPU `local`, masked where the verifier can see it. */
+static __always_inline struct second_place *second_place(struct cpu_ctx *c, u64 local)
 {
 	barrier_var(local);
-	return &c->second_served[local & (ROTA_LOCALS_MAX - 1)];
+	return &c->second_places[local & (ROTA_LOCALS_MAX - 1)];
+}
+
+/* The tenant's clock on CPU `cpu`, on which it has a vCPU. */
+__noinline u64 second_clock(u32 cpu, u32 tenant_id)
+{
+	struct fair_ctx *f = fair_ctx(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 locals, i;
+
+	if (!c || !f)
+		return 0;
+	locals = nr_locals(c, cpu);
+	bpf_for (i, 0, locals) {
+		struct rota_table_vcpu *vcpu = local_here(c, cpu, i);
+
+		if (vcpu && vcpu->tenant == tenant_id)
+			return f->second + second_place(c, i)->forgiven;
+	}
+	return f->second;
+}
+
+/* The tenant is behind by too much: all its vCPUs on this CPU, as they have one clock, are put forward. */
+__noinline int second_forgives(u32 cpu, u32 tenant_id, u64 lag)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 locals, i;
+
+	if (!c)
+		return 0;
+	locals = nr_locals(c, cpu);
+	bpf_for (i, 0, locals) {
+		struct rota_table_vcpu *vcpu = local_here(c, cpu, i);
+
+		if (vcpu && vcpu->tenant == tenant_id)
+			second_place(c, i)->forgiven += lag;
+	}
+	return 0;
 }
 
 /* Whether the vCPU is in the middle of a turn: then it goes on, unless somebody is a minimum slice further behind. */
@@ -60,14 +96,14 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 		f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
 		if (!tenant || !f)
 			continue;
-		tag = f->clock;
+		tag = f->second + second_place(c, local)->forgiven;
 		if (found == ROTA_NONE || vtime_before(most, tag))
 			most = tag;
 		if (second_goes_on(c, local))
 			tag -= weighted(tenant, ROTA_FAIR_SLICE_NS);
 		/* vCPUs of one tenant have one clock: they take turns. */
 		if (found == ROTA_NONE || vtime_before(tag, least) ||
-		    (tag == least && *second_served(c, local) < *second_served(c, found))) {
+		    (tag == least && second_place(c, local)->served < second_place(c, found)->served)) {
 			found = local;
 			least = tag;
 		}
@@ -83,7 +119,7 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	struct rota_table_vcpu *vcpu;
 	struct rota_tenant *tenant;
 	struct fair_ctx *f;
-	u64 until;
+	u64 until, clock;
 
 	if (!c)
 		return false;
@@ -92,7 +128,9 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
 	if (!tenant || !f)
 		return false;
-	put_forward(&f->clock, c->second_most - ROTA_FAIR_CREDIT_NS);
+	clock = f->second + second_place(c, local)->forgiven;
+	if (vtime_before(clock, c->second_most - ROTA_FAIR_CREDIT_NS))
+		second_forgives(cpu, vcpu->tenant, c->second_most - ROTA_FAIR_CREDIT_NS - clock);
 	until = second_goes_on(c, local) ? c->second_until : c->now + ROTA_QUANTUM_NS;
 	until = min_time(c->slot_end, until);
 	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
@@ -100,11 +138,14 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	c->second_until = until;
 	c->second_local = local;
 	c->second_tenant = vcpu->tenant;
-	*second_served(c, local) = c->now;
+	second_place(c, local)->served = c->now;
 	return true;
 }
 
-/* One turn of the second level. */
+/*
+ * One turn of the second level. What waits for a vCPU may be bound to other CPUs: then the next one is asked, and so on
+ * to the last, as a tenant may have many here.
+ */
 __noinline bool serve_second_level(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
@@ -113,7 +154,7 @@ __noinline bool serve_second_level(u32 cpu)
 
 	if (!c)
 		return false;
-	bpf_for (tries, 0, SECOND_TRIES) {
+	bpf_for (tries, 0, ROTA_LOCALS_MAX) {
 		u32 local = next_local(cpu, tried);
 
 		if (local >= ROTA_LOCALS_MAX)

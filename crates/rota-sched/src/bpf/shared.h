@@ -132,6 +132,8 @@ struct rota_queue_head {
 	__u32 vm;
 	__u64 wanted_since;   /* counted as wanted up to then; meaningful while nr_runnable is above zero */
 	__u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
+	__u32 waiting;	      /* at most so many are in its dispatch queue, or were sent on from there */
+	__u32 reserved;
 };
 
 /* What a shared tenant's entry begins with. */

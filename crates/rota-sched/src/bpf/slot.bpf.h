@@ -125,6 +125,10 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 		c->slot_hungry = 0;
 	clear_hungry(c);
 	check_generation(c, owner, now);
+	if (owner->generation != c->slot_generation) {
+		c->unwanted = 0;
+		__builtin_memset(c->second_places, 0, sizeof(c->second_places));
+	}
 	c->slot_start = owner->start_ns;
 	c->slot_end = owner->end_ns;
 	c->slot_generation = owner->generation;

@@ -39,6 +39,8 @@ struct queue_ctx {
 	u32 vm; /* the tenant's number if it is a VM, which has several */
 	u64 wanted_since;
 	u64 blackout_since;
+	u32 waiting; /* at most so many are in its dispatch queue: see waiting.bpf.h */
+	u32 reserved;
 	struct rota_queue_account account;
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from;	       /* which promise the account is about */
@@ -50,7 +52,6 @@ struct queue_ctx {
 	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
 	u32 wanted_by;	/* the CPU to be kicked when it is let go of, + 1; 0: none */
 	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
-	u32 waiting;	/* at most so many are in its dispatch queue: see waiting.bpf.h */
 };
 
 /*
@@ -61,6 +62,8 @@ struct fair_ctx {
 	u64 clock;   /* its service by its weight */
 	u64 booked;  /* the same of what CPUs are about to give it */
 	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
+	u64 called;  /* when those of its threads were last looked for that are overdue behind a front */
+	u64 second;  /* a reserved tenant's clock: what it had beyond its slots, by what it reserves */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* CPUs of a domain of which others know by a bit whom they serve: all, if the machine is known (domains.rs). */
@@ -76,6 +79,8 @@ struct fair_domain {
 	u64 waited_other; /* the same of other tenants than that one's */
 	u32 waiter;	  /* that tenant */
 	u32 ahead;	  /* of the tenants served here the one that is furthest ahead: a hint */
+	u64 called;	  /* when those were last looked for who are overdue */
+	u32 lacks_front;  /* a tenant that waits without one, and 1; 0: none; ROTA_NONE: several: see front_is_gone */
 	/* Not where all look for the times. At most so many wait that were sent to wait here: see waiting.bpf.h */
 	u32 waiting __attribute__((aligned(ROTA_CACHE_LINE)));
 	/* Which CPU each bit of fair_place's stands for. */
@@ -102,6 +107,12 @@ enum floor_line {
 	FLOOR_SHARED,
 };
 
+/* A vCPU in the second level of a CPU. */
+struct second_place {
+	u64 served;   /* when it had its last turn */
+	u64 forgiven; /* to be added to its tenant's clock, by the table in force: see second.bpf.h */
+};
+
 /* What a CPU does now and how long it may. */
 struct cpu_ctx {
 	struct rota_cpu_account account;
@@ -119,7 +130,9 @@ struct cpu_ctx {
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
 	bool passes_on;	    /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
 	u32 dozes;	    /* it idles without a timer: see rouse */
+	u32 unwanted;	    /* nobody was found to wait for its slots, or told of since: see dozes_off */
 	u32 waiting;	    /* at most so many are in its dispatch queues: see waiting.bpf.h */
+	u64 called;	    /* when those were last looked for that are bound to it and overdue */
 	/* One run of dispatch. */
 	u64 now;
 	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
@@ -149,8 +162,8 @@ struct cpu_ctx {
 	u32 second_local; /* the local vCPU that had the last turn; ROTA_NONE: none had */
 	u32 second_tenant;
 	u64 second_until; /* when that turn ends at the latest */
-	u64 second_served[ROTA_LOCALS_MAX];
-	u64 second_most; /* the clock of who is furthest ahead of those who wait */
+	u64 second_most;  /* the clock of who is furthest ahead of those who wait */
+	struct second_place second_places[ROTA_LOCALS_MAX];
 	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
 	u32 number;
 	u32 domain;
@@ -202,14 +215,16 @@ struct task_ctx {
 	u32 last_cpu;
 	u32 stands_in_for; /* a monitor's thread: the queue of the vCPU whose slot it uses; ROTA_NONE: none */
 	u64 run_since;
-	u64 charged;	 /* what it used up to then is in its vtime */
-	u64 vtime;	 /* among its siblings */
-	u64 tag;	 /* of its request, if its tenant is a shared one */
-	u64 finish;	 /* of the last one */
-	u64 in_line;	 /* the line in which it is the front: see IN_LINE; 0: none */
-	u64 waits_since; /* as the front */
-	u64 waits_in;	 /* where it is counted: see waiting.bpf.h; 0: it does not wait */
-	u32 rehomed;	 /* it is counted in nr_rehomed */
+	u64 charged;	  /* what it used up to then is in its vtime */
+	u64 vtime;	  /* among its siblings */
+	u64 tag;	  /* of its request, if its tenant is a shared one */
+	u64 finish;	  /* of the last one */
+	u64 in_line;	  /* the line in which it is the front: see IN_LINE; 0: none */
+	u64 waits_since;  /* as the front */
+	u64 queued_since; /* for its turn, as a shared tenant's; 0: it runs, or has not waited since */
+	bool overdue;	  /* its tag is not its tenant's clock: see tag_in_line */
+	u64 waits_in;	  /* where it is counted: see waiting.bpf.h; 0: it does not wait */
+	u32 rehomed;	  /* it is counted in nr_rehomed */
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");

@@ -83,6 +83,29 @@ static __always_inline u32 idle_open_cpu(struct task_struct *p)
 	return picked_cpu(cpu, c && !c->housekeeping && !c->exclusive);
 }
 
+/* Somebody waits in a line, for whichever CPU comes: one that idles is told, if there is one. */
+static __always_inline void tell_idle_open_cpu(void)
+{
+	struct bpf_cpumask *mask = open_mask;
+	s32 cpu = mask ? scx_bpf_pick_idle_cpu((const struct cpumask *)mask, 0) : -1;
+
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/*
+ * The CPU idled and now serves somebody of a higher class, as when a slot begins while a thread of a shared tenant is
+ * sent there. Who waits in its line would go on waiting though others idle.
+ */
+__noinline int pass_line_on(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (c && nr_waiting(DSQ_SHARED(c->domain)) > 0)
+		tell_idle_open_cpu();
+	return 0;
+}
+
 /*
  * Where background work waits: if the CPU that it is given to does not idle, or was told of somebody else, at one that
  * idles.
@@ -98,36 +121,43 @@ static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
 	return cpu == ROTA_NONE ? dsq : DSQ_BACKGROUND(cpu);
 }
 
+/* The CPU of the only vCPU that the task may run in: of several the one of its slot, or another where it may run. */
+__noinline u32 sole_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 sole, u32 buffer, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct rota_table_vcpu *vcpu;
+	u32 cpu;
+
+	if (!tenant)
+		return ROTA_NONE;
+	if (!migrates(tenant, buffer)) {
+		vcpu = vcpu_of(tenant, sole, buffer);
+		return vcpu ? vcpu->home_cpu : ROTA_NONE;
+	}
+	cpu = home_of(tenant_id, sole, buffer, now);
+	if (cpu == ROTA_NONE || may_run_on(p, cpu))
+		return cpu;
+	return some_home(p, tenant_id, sole, 0, buffer);
+}
+
 /* The CPU that a task of this tenant and vCPU is sent to when it wakes; ROTA_NONE: where it was. */
 __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u32 tenant_id, u32 only, u32 last_cpu, u64 now)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	u32 buffer = table_in_force(now), sole, cpu;
-	struct rota_table_vcpu *vcpu;
+	u32 buffer, sole;
 
 	if (!tenant)
 		return ROTA_NONE;
-	switch (tenant->class) {
-	case ROTA_CLASS_SYSTEM:
+	if (tenant->class == ROTA_CLASS_SYSTEM)
 		return idle_housekeeping_cpu(p);
-	case ROTA_CLASS_SHARED:
+	if (tenant->class == ROTA_CLASS_SHARED)
 		return idle_open_cpu(p);
-	case ROTA_CLASS_RESERVED:
-		if (!has_slots(tenant, buffer))
-			break;
-		sole = sole_vcpu(tenant, only);
-		if (sole == ROTA_NONE)
-			return choose_home(p, tenant_id, last_cpu, now);
-		if (!migrates(tenant, buffer)) {
-			vcpu = vcpu_of(tenant, sole, buffer);
-			return vcpu ? vcpu->home_cpu : ROTA_NONE;
-		}
-		cpu = home_of(tenant_id, sole, buffer, now);
-		if (cpu == ROTA_NONE || may_run_on(p, cpu))
-			return cpu;
-		return some_home(p, tenant_id, sole, 0, buffer);
-	}
-	return (u32)background_dsq(p, buffer);
+	buffer = table_in_force(now);
+	if (!has_slots(tenant, buffer))
+		return (u32)background_dsq(p, buffer);
+	sole = sole_vcpu(tenant, only);
+	return sole == ROTA_NONE ? choose_home(p, tenant_id, last_cpu, now)
+				 : sole_home(p, tenant_id, sole, buffer, now);
 }
 
 /* The level at which CPU `cpu` would run a thread of this tenant now; ROTA_LEVEL_IDLE: not at all. */
@@ -176,15 +206,21 @@ __noinline int tell_level(u32 cpu, u32 level)
 }
 
 /* Whether the tenant in the second level is a minimum slice ahead of one that waits there. */
-static __always_inline bool second_gives_way(struct cpu_ctx *c, u32 tenant_id, u64 now)
+__noinline bool second_gives_way(u32 cpu, u32 tenant_id, u64 now)
 {
-	u64 since = c->turn_since, used = now > since ? now - since : 0;
-	struct rota_tenant *present = tenant_of(c->second_tenant);
-	struct fair_ctx *f = fair_ctx(c->second_tenant), *own = fair_ctx(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_tenant *present;
+	u64 since, used, clock;
 
-	if (c->level != ROTA_LEVEL_SECOND || !present || !f || !own)
+	if (!c || c->level != ROTA_LEVEL_SECOND)
 		return false;
-	return vtime_before(own->clock + weighted(present, ROTA_FAIR_SLICE_NS), f->clock + weighted(present, used));
+	present = tenant_of(c->second_tenant);
+	if (!present)
+		return false;
+	since = c->turn_since;
+	used = now > since ? now - since : 0;
+	clock = second_clock(cpu, c->second_tenant) + weighted(present, used);
+	return vtime_before(second_clock(cpu, tenant_id) + weighted(present, ROTA_FAIR_SLICE_NS), clock);
 }
 
 /* Tells CPU `cpu` that a thread of this tenant waits. Returns the level it would have there. */
@@ -197,8 +233,9 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 
 	if (!c || !tenant)
 		return 0;
+	is_wanted(c);
 	level = level_on(c, cpu, &m, tenant, now);
-	if (level == ROTA_LEVEL_SECOND && second_gives_way(c, tenant_id, now)) {
+	if (level == ROTA_LEVEL_SECOND && second_gives_way(cpu, tenant_id, now)) {
 		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return level;
@@ -262,7 +299,7 @@ __noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
 			break;
 		cpu = home_at(buffer, view, from, i);
 		c = cpu_ctx(cpu);
-		if (c && c->dozes)
+		if (c && is_wanted(c))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return 0;
@@ -294,13 +331,16 @@ static __always_inline void tell_others(struct task_struct *p, struct task_ctx *
 			tell_slot(m->tenant, sole, now);
 		rouse(m->tenant, sole, buffer);
 	}
-	if (sole != ROTA_NONE || is_told)
+	if (sole != ROTA_NONE)
 		return;
-	rouse_dozing(m->tenant, now);
-	cpu = take_hungry(p, m->tenant);
-	t->took_mark = false;
-	if (cpu < nr_host_cpus)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	if (!is_told) {
+		rouse_dozing(m->tenant, now);
+		cpu = take_hungry(p, m->tenant);
+		t->took_mark = false;
+		if (cpu < nr_host_cpus)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	pass_on(m->tenant, now); /* whoever waits already may be served before it there, be it that it may run in few */
 }
 
 #endif /* ROTA_WAKE_BPF_H */

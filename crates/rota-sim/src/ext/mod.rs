@@ -35,6 +35,8 @@ pub trait Ops {
     fn init_task(&mut self, kernel: &mut Kernel<'_>, task: TaskId) -> Result<(), i32>;
     /// A task that is over, or is no longer the scheduler's.
     fn exit_task(&mut self, kernel: &mut Kernel<'_>, task: TaskId);
+    /// It has left the class, as it has ended.
+    fn disable(&mut self, kernel: &mut Kernel<'_>, task: TaskId);
     /// Where a waking task shall be queued.
     fn select_cpu(&mut self, kernel: &mut Kernel<'_>, task: TaskId, prev: CpuId, wake_flags: u64) -> CpuId;
     /// A task shall wait.
@@ -45,8 +47,6 @@ pub trait Ops {
     fn running(&mut self, kernel: &mut Kernel<'_>, task: TaskId);
     /// It no longer runs; whether it would.
     fn stopping(&mut self, kernel: &mut Kernel<'_>, task: TaskId, runnable: bool);
-    /// It would run no more.
-    fn quiescent(&mut self, kernel: &mut Kernel<'_>, task: TaskId, deq_flags: u64);
     /// A CPU begins or ends to idle.
     fn update_idle(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, idle: bool);
     /// One of the scheduler's timers.
@@ -340,6 +340,7 @@ impl<S: Ops> Policy for Ext<S> {
 
     fn task_dead(&mut self, machine: &mut Machine, task: TaskId) {
         if !self.state.bypassing {
+            self.ops.disable(kernel!(self, machine), task);
             self.ops.exit_task(kernel!(self, machine), task);
         }
     }
@@ -382,21 +383,15 @@ impl<S: Ops> Policy for Ext<S> {
         }
     }
 
-    fn dequeue(&mut self, machine: &mut Machine, task: TaskId, departure: Departure) {
+    fn dequeue(&mut self, machine: &mut Machine, task: TaskId, _: Departure) {
         let cpu = machine.task(task).cpu;
         let runs = machine.cpu(cpu).current == Some(task);
-        let deq_flags = if departure == Departure::Blocked { flags::DEQ_SLEEP } else { 0 };
         self.state.task(task).waits = false;
         if runs {
             self.charge(machine, cpu, task);
         }
-        if !self.state.bypassing {
-            if runs {
-                self.ops.stopping(kernel!(self, machine), task, false);
-            }
-            if departure != Departure::Moved {
-                self.ops.quiescent(kernel!(self, machine), task, deq_flags);
-            }
+        if runs && !self.state.bypassing {
+            self.ops.stopping(kernel!(self, machine), task, false);
         }
         self.state.task(task).queued = false;
         (kernel!(self, machine)).unqueue(task);

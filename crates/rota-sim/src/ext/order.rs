@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Where a task is, as far as its scheduler was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// Would not run: new, or quiescent.
+    /// Would not run: new, or it has blocked.
     Away,
     /// Its CPU was selected, and it is about to wake up.
     Selected,
@@ -14,8 +14,6 @@ enum At {
     Ready,
     /// Runs on a CPU.
     Runs(u32),
-    /// Has left its CPU for good, and is about to be quiescent.
-    Stopped,
 }
 
 /// What has been seen.
@@ -36,16 +34,12 @@ pub type Pair = (&'static str, &'static str);
 /// Those about one task that the model makes.
 pub const PAIRS: &[Pair] = &[
     ("enqueue", "enqueue"),
-    ("enqueue", "quiescent"),
     ("enqueue", "running"),
-    ("quiescent", "enqueue"),
-    ("quiescent", "running"),
-    ("quiescent", "select_cpu"),
     ("running", "stopping"),
     ("select_cpu", "enqueue"),
     ("stopping", "enqueue"),
-    ("stopping", "quiescent"),
     ("stopping", "running"),
+    ("stopping", "select_cpu"),
 ];
 
 /// Those about one CPU that it makes. To idle and to end idling are `idles` and `wakes`.
@@ -65,7 +59,7 @@ pub const PAIRS_ON_CPUS: &[Pair] = &[
 ];
 
 /// The operations that are about a task.
-const OPERATIONS: [&str; 5] = ["enqueue", "quiescent", "running", "select_cpu", "stopping"];
+const OPERATIONS: [&str; 4] = ["enqueue", "running", "select_cpu", "stopping"];
 
 impl Order {
     /// Takes an operation as a line of words: its name, the task's number, and `on CPU` for `running`, `blocked` for
@@ -101,9 +95,8 @@ impl Order {
             ("running", ["on", cpu]) if may(&[At::Away, At::Selected, At::Ready]) => self.runs(task, cpu)?,
             ("stopping", how) if at.is_none_or(|at| matches!(at, At::Runs(_))) => {
                 self.stops(task);
-                if how.contains(&"blocked") { At::Stopped } else { At::Ready }
+                if how.contains(&"blocked") { At::Away } else { At::Ready }
             }
-            ("quiescent", _) if may(&[At::Ready, At::Stopped]) => At::Away,
             _ => return Err(format!("the task was {at:?}")),
         };
         self.tasks.insert(task, next);
@@ -175,7 +168,6 @@ mod tests {
             "enqueue 7",
             "running 7 on 1",
             "stopping 7 blocked",
-            "quiescent 7 sleeps",
         ];
         see(&life).unwrap();
         for missing in 1..life.len() - 1 {

@@ -18,8 +18,6 @@ pub mod flags {
     pub const ENQ_REENQ: u64 = 1 << 40;
     /// Nothing else is there for the CPU to run.
     pub const ENQ_LAST: u64 = 1 << 41;
-    /// The task blocks.
-    pub const DEQ_SLEEP: u64 = 1;
     /// Only if the CPU idles.
     pub const KICK_IDLE: u64 = 1;
     /// What runs there ends its slice.

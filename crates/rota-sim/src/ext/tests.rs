@@ -64,6 +64,9 @@ impl Ops for Recorder {
     fn init_task(&mut self, _: &mut Kernel<'_>, _: TaskId) -> Result<(), i32> {
         Ok(())
     }
+    fn disable(&mut self, _: &mut Kernel<'_>, task: TaskId) {
+        self.note(format!("disable {}", task.0));
+    }
     fn exit_task(&mut self, _: &mut Kernel<'_>, task: TaskId) {
         self.note(format!("exit_task {}", task.0));
     }
@@ -95,10 +98,6 @@ impl Ops for Recorder {
             kernel.reenqueue_local();
         }
         self.note(format!("stopping {}{}", task.0, if runnable { "" } else { " blocked" }));
-    }
-    fn quiescent(&mut self, _: &mut Kernel<'_>, task: TaskId, deq_flags: u64) {
-        let how = if deq_flags == flags::DEQ_SLEEP { " sleeps" } else { "" };
-        self.note(format!("quiescent {}{how}", task.0));
     }
     fn update_idle(&mut self, _: &mut Kernel<'_>, cpu: CpuId, idle: bool) {
         self.note(format!("update_idle {} {idle}", cpu.0));
@@ -151,9 +150,9 @@ fn a_task_wakes_runs_and_sleeps() {
         "update_idle 0 false",
         "running 0 on 0",
         "stopping 0 blocked",
-        "quiescent 0 sleeps",
         "dispatch 0 after 0 blocked",
         "update_idle 0 true",
+        "disable 0",
         "exit_task 0",
     ];
     assert_eq!(log(&mut run), expected);
@@ -354,13 +353,12 @@ fn a_running_task_is_changed_and_runs_on_or_moves() {
     log(&mut run);
     let first = on(&run, &[0]);
     run.set_affinity(task, first);
-    assert_eq!(log(&mut run)[..], ["stopping 0 blocked", "quiescent 0", "running 0 on 0"]);
+    assert_eq!(log(&mut run)[..], ["stopping 0 blocked", "running 0 on 0"]);
     let second = on(&run, &[1]);
     run.set_affinity(task, second);
     run.run_until(2 * MS);
     let expected = [
         "stopping 0 blocked",
-        "quiescent 0",
         "running 0 on 0",
         "stopping 0",
         "enqueue 0",
@@ -453,6 +451,21 @@ fn hotplug_ends_the_scheduler_and_tasks_run_on() {
     for task in tasks {
         assert!(run.machine.task(task).used_ns > 25 * MS, "{}", run.machine.task(task).used_ns);
     }
+}
+
+/// More tasks than have a turn before their CPU goes: whoever has waited longest is the next, wherever all go.
+#[test]
+fn a_cpu_that_goes_takes_nobodys_place_in_the_line() {
+    let mut run = run_with(2, Recorder::new());
+    let tasks = [(); 12].map(|()| run.spawn(spec(Hog)));
+    for round in 0..40 {
+        run.run_until((round + 1) * 10 * MS);
+        run.offline(CpuId((round % 2) as u32));
+        run.online(CpuId((round % 2) as u32));
+    }
+    (0..2).for_each(|cpu| run.machine.settle(CpuId(cpu)));
+    let used = tasks.map(|task| run.machine.task(task).used_ns);
+    assert!(used.iter().all(|&used_ns| used_ns > 15 * MS), "{used:?}");
 }
 
 #[test]

@@ -273,6 +273,7 @@ fn edit(scene: &mut Scene) {
         (Class::Reserved(reservation), 2..4) => reservation.latency_ns = latency_ns,
         (Class::Reserved(reservation), 4) => reservation.capped ^= true,
         (Class::Reserved(_), 5) if !is_vm => tenant.vcpus = rng.between(1, cpus.min(4)) as u32,
+        (class @ Class::Reserved(_), 6) if !tenant.exclusive_cores => *class = Class::Shared { weight: 100 },
         (class @ Class::Reserved(_), _) if !tenant.exclusive_cores => *class = Class::Background,
         (Class::Reserved(_), _) => {}
         (Class::Shared { weight }, 0..3) => *weight = rng.between(1, 1000) as u32,

@@ -63,6 +63,15 @@ pub enum Fault {
         /// How long others have had it.
         ns: u64,
     },
+    /// A tenant with a weight waits, and another one has had much more by weight.
+    Outweighed {
+        /// Who waits.
+        tenant: TenantId,
+        /// Who has had more.
+        to: TenantId,
+        /// For how long.
+        ns: u64,
+    },
     /// A thread waits for longer than the floor allows.
     Starved {
         /// Which.
@@ -139,6 +148,13 @@ impl fmt::Display for Fault {
                 cpu.0,
                 us(*ns)
             ),
+            Fault::Outweighed { tenant, to, ns } => {
+                write!(
+                    f,
+                    "tenant {tenant} waits for {}, and tenant {to} has had much more by weight",
+                    us(*ns)
+                )
+            }
             Fault::Starved { task, tenant, ns } => {
                 write!(f, "thread {} of tenant {tenant} waits for {}", task.0, us(*ns))
             }

@@ -17,6 +17,9 @@ use crate::machine::Machine;
 /// What has waited for a second has a turn of what is not reserved, one after the other.
 const FLOOR_WAIT_NS: u64 = S;
 
+/// A shared tenant's thread comes before those of more weight when it has waited for so long.
+const OVERDUE_NS: u64 = 5 * S;
+
 /// Everybody is looked at so often.
 const LOOK_NS: u64 = 5_000_000;
 
@@ -53,7 +56,7 @@ impl Lines {
         }
         let looked_ns = std::mem::replace(&mut self.looked_ns, now_ns);
         let Some(table) = service.table(now_ns) else { return Ok(()) };
-        if now_ns < service.changed_ns().max(table.from_ns) + self.late_ns {
+        if now_ns < service.changed_ns().max(table.from_ns) + self.late_ns || service.is_daemon_held(now_ns) {
             return Ok(());
         }
         let waiting = service.threads().all().filter_map(|(task, thread)| {
@@ -70,7 +73,8 @@ impl Lines {
                 (*since_ns, *patient_ns) = (now_ns - ns, 0);
             }
             *patient_ns += passed_ns.min(ns);
-            if *patient_ns > bound_ns {
+            let overdue_ns = if service.threads().is_shared(tenant) { OVERDUE_NS } else { 0 };
+            if *patient_ns > bound_ns + overdue_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
             }
             if let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, table, thread) {

@@ -12,6 +12,7 @@
 //! | `service` | the observer that holds each CPU to the table in force, slot by slot |
 //! | `spare` | its part that looks at what slots leave |
 //! | `lines` | what is looked at from time to time: who waits for long, and where a CPU idles meanwhile |
+//! | `weights` | likewise: whether a tenant with a weight waits while another one has much more |
 //! | `scene` | a seed's run, from start to end |
 
 mod faults;
@@ -24,6 +25,7 @@ mod spare;
 mod swarm;
 mod threads;
 mod timetable;
+mod weights;
 
 use std::any::Any;
 

@@ -13,6 +13,7 @@ use super::service::Service;
 use super::swarm::{Deal, MS, S, Swarm, US};
 use super::threads::Owner;
 use super::timetable::Timetable;
+use super::weights::Weights;
 use crate::engine::Simulation;
 use crate::ids::{TaskId, UnitId};
 use crate::observe::{Digest, Event, Promise, Promises, Sanity, Tail};
@@ -77,6 +78,7 @@ pub struct Scene {
     pub guests: Vec<Guest>,
     pub rng: Rng,
     lines: Lines,
+    weights: Weights,
     promised: BTreeMap<UnitId, Promise>,
     /// Whether promises are to be kept to the letter now.
     calm: bool,
@@ -140,6 +142,7 @@ impl Scene {
         let tenants = Tenants::new(&mut run.machine, &scenario.model);
         let mut scene = Scene {
             lines: Lines::new(&scenario.model, late_ns),
+            weights: Weights::new(&scenario.model, late_ns),
             guests: vec![Guest::default(); tenants.homes().len()],
             promised: BTreeMap::new(),
             calm: swarm.is_calm(),
@@ -312,6 +315,7 @@ impl Scene {
         if !self.is_over() {
             self.promise();
             self.lines.look(&self.run.machine, &self.run.observer.0.0)?;
+            self.weights.look(&self.run.machine, &self.run.observer.0.0)?;
         }
         if self.now_ns() >= self.audit_ns {
             self.audit_ns = self.now_ns() + AUDIT_NS;

@@ -37,7 +37,7 @@ struct Watch {
     overtaken: bool,
     /// When that was so last.
     overtaken_ns: u64,
-    /// Interrupts or the hypervisor have it until then, or a thread that was changed while it ran.
+    /// Interrupts or the hypervisor have it until then.
     excused_until_ns: u64,
     /// Since when and until when interrupts or the hypervisor have had it, with no pause for a decision.
     away_since_ns: u64,
@@ -80,6 +80,8 @@ pub struct Service {
     moved_ns: u64,
     /// Since when a table holds of which the daemon has yet to see that; u64::MAX: there is none.
     unsettled_ns: u64,
+    /// When the daemon saw that last.
+    settled_ns: u64,
     /// Until when interrupts or the hypervisor have a CPU, perhaps the daemon's.
     stolen_until_ns: u64,
     /// The kernel runs the threads itself from now on.
@@ -118,6 +120,7 @@ impl Service {
             changed_ns: now_ns,
             moved_ns: 0,
             unsettled_ns: u64::MAX,
+            settled_ns: 0,
             stolen_until_ns: 0,
             over: false,
             slots: 0,
@@ -137,6 +140,11 @@ impl Service {
 
     pub fn threads(&self) -> &Threads {
         &self.threads
+    }
+
+    /// What a tenant has had in no slot of its own, in ns.
+    pub fn had_ns(&self, tenant: TenantId) -> u64 {
+        self.spare.had_ns(tenant)
     }
 
     /// The table in force.
@@ -192,15 +200,11 @@ impl Service {
         }
     }
 
-    /// A thread's affinity or cgroup was changed from outside. Where it runs, it may have the rest of its turn.
+    /// A thread's affinity or cgroup was changed from outside.
     pub fn changed(&mut self, machine: &Machine, task: TaskId) {
         self.look(machine);
         self.threads.changed(machine, task);
         self.forgive(machine.now_ns());
-        if let Some(cpu) = self.threads.thread(task).runs_on {
-            let watch = &mut self.cpus[cpu.index()];
-            watch.excused_until_ns = watch.excused_until_ns.max(machine.now_ns() + TURN_MAX_NS);
-        }
         self.moved_ns = machine.now_ns();
     }
 
@@ -223,7 +227,7 @@ impl Service {
             self.advance_all(*at_ns);
             owners_change |= self.threads.told(deed);
             if matches!(deed, Deed::Settled) {
-                self.unsettled_ns = u64::MAX;
+                (self.unsettled_ns, self.settled_ns) = (u64::MAX, *at_ns);
             }
             if let Deed::Table(from_ns, table) = deed {
                 self.unsettled_ns = *from_ns;
@@ -334,7 +338,7 @@ impl Service {
 
     /// Whether the daemon may be held up before it has sent those who wait to where a new table has them: promises that
     /// this table is the first to make begin only then.
-    fn is_daemon_held(&self, at_ns: u64) -> bool {
+    pub fn is_daemon_held(&self, at_ns: u64) -> bool {
         self.unsettled_ns <= at_ns && at_ns < self.stolen_until_ns
     }
 
@@ -363,12 +367,14 @@ impl Service {
     /// A thread is about to wait or not, or to run or not. Where that may matter is counted up to now before.
     fn set(&mut self, machine: &Machine, task: TaskId, waits: bool, runs_on: Option<CpuId>) {
         let now_ns = machine.now_ns();
-        let owner = self.threads.thread(task).owner;
-        // Where one waits already it does not matter how many do.
-        if self.threads.waiting(owner) < 2 - u32::from(waits) {
-            for place in 0..self.tables.len() {
-                let table = self.tables[place].clone();
-                for &cpu in table.homes(owner.tenant) {
+        let Thread { owner, runs_on: before, .. } = self.threads.thread(task);
+        // Where one waits already it does not matter how many do, unless one keeps a CPU of an older table.
+        let matters = self.threads.waiting(owner) < 2 - u32::from(waits);
+        for place in 0..self.tables.len() {
+            let table = self.tables[place].clone();
+            let homes = table.homes(owner.tenant);
+            if matters || before.is_some_and(|cpu| !homes.contains(&cpu.0)) {
+                for &cpu in homes {
                     self.advance(cpu as usize, now_ns);
                 }
             }
@@ -423,16 +429,18 @@ impl Service {
         self.crowded_since_ns = crowds;
     }
 
-    /// Whether there are too many beside those left over from the table before: where interrupts or the hypervisor
-    /// have had the CPU since that ended, so that nobody could take it from them.
+    /// Whether there are too many beside those left over from before: where interrupts or the hypervisor have had the
+    /// CPU since the table holds and the daemon has seen that, so that nobody could take it from them. A thread that
+    /// waited in a CPU's background line may have been served there until the daemon had sent it to its tenant's queue.
     fn is_crowded_but_for(&self, tenant: TenantId, now_ns: u64) -> bool {
         let Some(table) = self.table(now_ns) else { return false };
+        let begins_ns = table.from_ns.max(self.settled_ns);
         let is_left = |watch: &&Watch| {
             let is_its = |task: TaskId| {
                 self.threads.thread(task).free && self.threads.thread(task).owner.tenant == tenant
             };
             watch.current.is_some_and(is_its)
-                && watch.away_since_ns <= table.from_ns + self.late_ns
+                && watch.away_since_ns <= begins_ns + self.late_ns
                 && now_ns < watch.away_until_ns + self.late_ns
         };
         let left = self.cpus.iter().filter(is_left).count() as u32;

@@ -19,6 +19,8 @@ const TURN_NS: u64 = 4_000_000;
 /// A vCPU that waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
+    /// Whose: in another table another one may have the place.
+    vcpu: (TenantId, u32),
     /// For which others have run.
     ns: u64,
     /// When it had nothing to do last.
@@ -92,6 +94,11 @@ impl Spare {
         *place_of(&mut self.had_ns, tenant as usize) += ns;
     }
 
+    /// What a tenant has had in no slot of its own, in ns.
+    pub fn had_ns(&self, tenant: TenantId) -> u64 {
+        self.had_ns.get(tenant as usize).copied().unwrap_or(0)
+    }
+
     /// A slot begins or ends, for which a timer may be late.
     pub fn blurs(&mut self, cpu: usize, late_ns: u64) {
         self.cpus[cpu].blurred_ns += late_ns;
@@ -137,9 +144,9 @@ impl Spare {
             let rested_ns =
                 self.rested_ns.get(tenant).and_then(|vcpus| vcpus.get(index)).copied().unwrap_or(0);
             let had_ns = self.had_ns.get(tenant).copied().unwrap_or(0);
-            let anew = Wait { ns: 0, rested_ns, had_ns };
+            let anew = Wait { vcpu: (vcpu.tenant, vcpu.index), ns: 0, rested_ns, had_ns };
             let wait = wait.get_or_insert(anew);
-            if wait.rested_ns != rested_ns {
+            if (wait.vcpu, wait.rested_ns) != (anew.vcpu, rested_ns) {
                 *wait = anew;
             }
             wait.ns += ns;

@@ -209,6 +209,14 @@ impl Threads {
         self.specs.get(&tenant).is_some_and(|spec| matches!(spec.class, Class::Shared { .. }))
     }
 
+    /// The tenants with a weight, and no reservation, and what it is.
+    pub fn weights(&self) -> impl Iterator<Item = (TenantId, u32)> {
+        self.specs.values().filter_map(|spec| match spec.class {
+            Class::Shared { weight } => Some((spec.id, weight)),
+            _ => None,
+        })
+    }
+
     /// How many free threads of a tenant run.
     pub fn running(&self, tenant: TenantId) -> u32 {
         self.counts.get(tenant as usize).map_or(0, |counts| counts.running)

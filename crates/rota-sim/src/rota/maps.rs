@@ -63,13 +63,16 @@ impl Maps {
         (index < array.entries).then(|| array.values.read(index as usize * array.stride, array.size))
     }
 
-    /// Writes an entry. False if there is no room for it, or no such map.
+    /// Writes an entry, as the kernel does: whole, with zeros where `value` ends before it. False if there is no room
+    /// for it, or no such map.
     pub fn put(&mut self, name: &str, key: &[u8], value: &[u8]) -> bool {
+        let mut whole = value.to_vec();
         if let Some(array) = self.array(name) {
             let index = key_of(key);
             let fits = index < u64::from(array.entries) && value.len() <= array.size;
             if fits {
-                array.values.write(index as usize * array.stride, value);
+                whole.resize(array.size, 0);
+                array.values.write(index as usize * array.stride, &whole);
             }
             return fits;
         }
@@ -77,7 +80,8 @@ impl Maps {
             return false;
         };
         let size = hash.definition.value_size as usize;
-        hash.values.entry(key_of(key)).or_insert_with(|| Memory::new(size)).write(0, value);
+        whole.resize(size, 0);
+        hash.values.entry(key_of(key)).or_insert_with(|| Memory::new(size)).write(0, &whole);
         true
     }
 
@@ -131,5 +135,26 @@ impl Array {
         // SAFETY: a variable of this thread's scheduler, larger than this, which it does not look into yet.
         unsafe { *definition.map = NativeMap { values: values.address(), entries, value_size: stride } };
         Array { definition, values, entries, stride: stride as usize, size: size as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_written_whole() {
+        let map = ptr::null_mut();
+        let hash = MapDefinition { name: "hash", map, kind: kind::HASH, key_size: 4, value_size: 8 };
+        let mut native = NativeMap { values: ptr::null_mut(), entries: 0, value_size: 0 };
+        let array =
+            MapDefinition { name: "array", map: &mut native, kind: kind::ARRAY, key_size: 4, value_size: 8 };
+        let mut maps = Maps::new(vec![hash, array], |_| (2, 0));
+        for name in ["hash", "array"] {
+            assert!(maps.put(name, &[1], &[1; 8]) && maps.put(name, &[1], &[2; 4]), "{name}");
+        }
+        let whole = vec![2, 2, 2, 2, 0, 0, 0, 0];
+        assert_eq!(maps.entry("array", 1).as_ref(), Some(&whole));
+        assert_eq!(maps.hashes[0].values[&1].read(0, 8), whole);
     }
 }

@@ -102,6 +102,11 @@ impl Ops for NativeOps {
         outcome(enter(kernel, &mut self.model, || (self.ops.init_task)(shown, ptr::null_mut())))
     }
 
+    fn disable(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
+        let shown = self.model.show(kernel, task);
+        enter(kernel, &mut self.model, || (self.ops.disable)(shown));
+    }
+
     fn exit_task(&mut self, _: &mut Kernel<'_>, task: TaskId) {
         self.model.shown.forget(task);
     }
@@ -131,11 +136,6 @@ impl Ops for NativeOps {
     fn stopping(&mut self, kernel: &mut Kernel<'_>, task: TaskId, runnable: bool) {
         let shown = self.model.show(kernel, task);
         enter(kernel, &mut self.model, || (self.ops.stopping)(shown, runnable));
-    }
-
-    fn quiescent(&mut self, kernel: &mut Kernel<'_>, task: TaskId, deq_flags: u64) {
-        let shown = self.model.show(kernel, task);
-        enter(kernel, &mut self.model, || (self.ops.quiescent)(shown, deq_flags));
     }
 
     fn update_idle(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, idle: bool) {

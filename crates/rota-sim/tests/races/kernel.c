@@ -216,7 +216,6 @@ static void schedule(int cpu)
 	if (prev != NOBODY && tasks_now[prev].blocks) {
 		tasks_now[prev].blocks = tasks_now[prev].queued = false;
 		stop(prev, false);
-		operations()->quiescent(shown(prev), 1);
 	}
 	if (c->taken) {
 		give_up(cpu);

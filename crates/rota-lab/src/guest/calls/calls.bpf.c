@@ -93,12 +93,6 @@ int stopping(__u64 *ctx)
 	return tell_task(STOPPING, ctx);
 }
 
-SEC("fentry/quiescent")
-int quiescent(__u64 *ctx)
-{
-	return tell_task(QUIESCENT, ctx);
-}
-
 SEC("fentry/update_idle")
 int update_idle(__u64 *ctx)
 {

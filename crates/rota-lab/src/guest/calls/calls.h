@@ -14,7 +14,7 @@ typedef __u32 __be32;
 typedef __u32 __wsum;
 typedef _Bool bool;
 
-enum call { SELECT_CPU, ENQUEUE, DISPATCH, RUNNING, STOPPING, QUIESCENT, UPDATE_IDLE };
+enum call { SELECT_CPU, ENQUEUE, DISPATCH, RUNNING, STOPPING, UPDATE_IDLE };
 
 /* One call of an operation. */
 struct record {

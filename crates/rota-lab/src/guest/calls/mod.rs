@@ -2,10 +2,10 @@
 //! against.
 
 use std::cell::{Cell, RefCell};
-use std::io::Write;
+use std::io::{Read, Write, copy, sink};
 use std::os::fd::AsRawFd;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytemuck::{Pod, Zeroable};
@@ -18,8 +18,7 @@ struct Aligned<T: ?Sized>(T);
 static PROGRAM: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/calls.bpf.o")));
 
 /// `enum call` of `calls.h`, the operations' names, by which the programs are called too.
-const CALLS: [&str; 7] =
-    ["select_cpu", "enqueue", "dispatch", "running", "stopping", "quiescent", "update_idle"];
+const CALLS: [&str; 6] = ["select_cpu", "enqueue", "dispatch", "running", "stopping", "update_idle"];
 
 /// What the kernel keeps of a program's name.
 const NAME_BYTES: usize = 15;
@@ -56,12 +55,12 @@ impl Record {
 }
 
 /// Writes every call of the operations of the loaded scheduler whose programs are called `prefix` and the operation's
-/// name, a line each, for so long.
+/// name, a line each, until there is nothing more to read from `until`.
 ///
 /// # Errors
 ///
 /// There is no such scheduler, a call was lost, or `out` fails.
-pub fn trace(prefix: &str, time: Duration, out: &mut impl Write) -> Result<()> {
+pub fn trace(prefix: &str, mut until: impl Read + Send + 'static, out: &mut impl Write) -> Result<()> {
     let (object, links) = attach(prefix)?;
     let (lines, keeps) = (RefCell::new(String::new()), Cell::new(false));
     let ring = map(&object, "ring")?;
@@ -74,8 +73,8 @@ pub fn trace(prefix: &str, time: Duration, out: &mut impl Write) -> Result<()> {
     let reader = reader.build().context("reading the ring")?;
     reader.consume()?; // from when not all were in place
     keeps.set(true);
-    let end = Instant::now() + time;
-    while Instant::now() < end {
+    let until = thread::spawn(move || copy(&mut until, &mut sink()));
+    while !until.is_finished() {
         thread::sleep(PACE);
         reader.consume()?;
         out.write_all(lines.take().as_bytes()).context("writing the calls")?;

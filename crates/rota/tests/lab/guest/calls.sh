@@ -22,8 +22,10 @@ naps other 2
 naps spare 3
 naps . 1
 
-rota-calls rota_ 3 >/results/calls.txt &
+mkfifo /until
+rota-calls rota_ </until >/results/calls.txt &
 CALLS=$!
+exec 3>/until
 window 0 1
 read -r now rest </proc/uptime
 while [ ${now%.*} -lt $END ]; do
@@ -43,6 +45,8 @@ while [ ${now%.*} -lt $END ]; do
     read -r now rest </proc/uptime
 done
 kill $HOGS $HOG
+usleep 500000
+exec 3>&-
 wait $CALLS || fail "the calls could not be traced"
 state_is enabled || fail "the scheduler is gone"
 stop

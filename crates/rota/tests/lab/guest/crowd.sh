@@ -21,19 +21,19 @@ wait $PROBES
 emptied crowd
 echo "the bomb is gone"
 
-# All wait for the gate to open. Were they busy at once, each that moves in would wait beside them until the kernel lets
+# All are frozen as they come. Were they busy at once, each that moves in would wait beside them until the kernel lets
 # it: 18 s for a thousand, all of it to be emulated.
-mkfifo /gate
+echo 1 >$CGROUPS/crowd/cgroup.freeze
 for i in $(seq 1000); do
     (
         echo 0 >$CGROUPS/crowd/cgroup.procs
-        : </gate
         while :; do :; done
     ) &
 done
 await grep -qx 1000 $CGROUPS/crowd/pids.current
-exec 3>/gate
+await grep -q "frozen 1" $CGROUPS/crowd/cgroup.events
 status before
+echo 0 >$CGROUPS/crowd/cgroup.freeze
 window 0 2
 probe web thousand_probe
 until_second $END
