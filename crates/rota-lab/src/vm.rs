@@ -23,6 +23,9 @@ const QEMU: &str = "qemu-system-x86_64";
 /// Of its first thread, among the machine's real-time tasks: the least.
 const PRIORITY: i32 = 1;
 
+/// How long all CPUs together have, in microseconds of the guest's, where they take turns.
+const TURNS_US: u32 = 200;
+
 /// How often a running guest's console is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -168,6 +171,7 @@ impl Vm {
                 option("-icount", format!("shift={},sleep=off", self.halvings));
                 option("-seed", "1".to_owned());
                 option("-rtc", "base=2026-01-01T00:00:00,clock=vm".to_owned());
+                self.short_turns().into_iter().for_each(|(name, value)| option(name, value));
             }
         }
         option("-M", "q35".to_owned());
@@ -185,6 +189,19 @@ impl Vm {
         option("-device", "virtio-serial-pci,ioeventfd=off".to_owned());
         option("-device", "virtserialport,chardev=results,nr=1".to_owned());
         Ok(arguments)
+    }
+
+    /// Where a guest's CPUs take turns: a timer that has nobody to wake.
+    ///
+    /// QEMU divides the time up to the next timer of any of them (`icount_percpu_budget`), which may be a tick of 4 ms:
+    /// what a CPU sends to another one, and its own late timer, then wait for the end of the other one's turn. Packets
+    /// of a network without members are released each [`TURNS_US`], in the guest's time.
+    fn short_turns(&self) -> Vec<(&'static str, String)> {
+        if self.cpus == 1 {
+            return vec![];
+        }
+        let timer = format!("filter-buffer,id=turn,netdev=turns,queue=rx,interval={TURNS_US}");
+        vec![("-netdev", "hubport,id=turns,hubid=0".to_owned()), ("-object", timer)]
     }
 
     /// The processor that the guest sees. Emulated random numbers would differ from run to run, and the emulator

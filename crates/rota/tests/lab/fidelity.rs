@@ -5,21 +5,16 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// How much two runs may differ.
-struct Allowed {
-    /// A vCPU's share, of a CPU.
-    share: f64,
-    /// A longest blackout, in ns.
-    blackout_ns: u64,
-}
+/// How much the share of a vCPU with a bound may differ, of a CPU.
+const PROMISED: f64 = 0.01;
+/// The same of a tenant without: it bears what the guest's own system takes, which no tenant of the simulation does.
+/// That is 0.9 % of each CPU.
+const REST_ONE_CPU: f64 = 0.01;
+const REST_TWO_CPUS: f64 = 0.03;
 
 /// What is declared of either end of a blackout: a change of tasks, and an interrupt or a kernel thread beside it (see
 /// `promises`).
-const ONE_CPU: Allowed = Allowed { share: 0.01, blackout_ns: 2 * (20_000 + 500_000) };
-
-/// A guest's CPUs take turns: the second one's timers came up to 1.4 ms late while the first had its turn, and slots
-/// lose more by that at their beginnings than they gain at their ends.
-const TWO_CPUS: Allowed = Allowed { share: 0.02, blackout_ns: ONE_CPU.blackout_ns + 2 * 1_400_000 };
+const BLACKOUT_NS: u64 = 2 * (20_000 + 500_000);
 
 /// Share, longest blackout in ns, and whether that is bounded.
 type Found = (f64, u64, bool);
@@ -45,7 +40,7 @@ fn scenario(name: &str) -> PathBuf {
 }
 
 /// Everybody has the same in the lab and in the simulator.
-fn the_simulator_gives_what_a_real_kernel_gives(name: &str, allowed: &Allowed) {
+fn the_simulator_gives_what_a_real_kernel_gives(name: &str, rest: f64) {
     let path = scenario(name);
     let path = path.to_str().unwrap();
     let lab = run(&["lab", path, "--clock", "instructions", "--policies", "rota", "--json"]);
@@ -53,10 +48,11 @@ fn the_simulator_gives_what_a_real_kernel_gives(name: &str, allowed: &Allowed) {
     for ((name, real), (same, simulated)) in lab.iter().zip(&sim) {
         println!("{name}: {real:?}, simulated {simulated:?}");
         assert_eq!(name, same);
-        assert!((real.0 - simulated.0).abs() < allowed.share, "{name}: {real:?}, simulated {simulated:?}");
+        let allowed = if real.2 { PROMISED } else { rest };
+        assert!((real.0 - simulated.0).abs() < allowed, "{name}: {real:?}, simulated {simulated:?}");
         // When others without a promise are served, or the floor is, has no fixed times.
         let differs_ns = real.1.abs_diff(simulated.1);
-        assert!(!real.2 || differs_ns <= allowed.blackout_ns, "{name}: {real:?}, simulated {simulated:?}");
+        assert!(!real.2 || differs_ns <= BLACKOUT_NS, "{name}: {real:?}, simulated {simulated:?}");
     }
     assert_eq!(lab.len(), sim.len());
 }
@@ -64,11 +60,11 @@ fn the_simulator_gives_what_a_real_kernel_gives(name: &str, allowed: &Allowed) {
 #[test]
 #[ignore = "boots a guest"]
 fn the_simulator_gives_what_a_real_kernel_gives_on_one_cpu() {
-    the_simulator_gives_what_a_real_kernel_gives("one-cpu.toml", &ONE_CPU);
+    the_simulator_gives_what_a_real_kernel_gives("one-cpu.toml", REST_ONE_CPU);
 }
 
 #[test]
 #[ignore = "boots a guest"]
 fn the_simulator_gives_what_a_real_kernel_gives_on_two_cpus() {
-    the_simulator_gives_what_a_real_kernel_gives("two-cpus.toml", &TWO_CPUS);
+    the_simulator_gives_what_a_real_kernel_gives("two-cpus.toml", REST_TWO_CPUS);
 }
