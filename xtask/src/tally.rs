@@ -8,12 +8,15 @@
 /// counted as skipped, not as passed.
 const SKIP_MARK: &str = "SKIPPED: ";
 
+/// How many lines of what a failed test said last are repeated: where it panicked, and why.
+const REPEATED: usize = 4;
+
 /// What became of the tests read so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// How many ran to their end and held.
     pub passed: u64,
-    /// Names of those that did not.
+    /// Names of those that did not, each with what it said as it panicked, on lines of their own.
     pub failed: Vec<String>,
     /// Names of those that could not run here, with the reason.
     pub skipped: Vec<String>,
@@ -41,6 +44,29 @@ struct Suite {
     name: String,
     failed: Vec<String>,
     skipped: Vec<String>,
+    /// By test, as far as its lines were read.
+    panics: Vec<(String, Vec<String>)>,
+}
+
+impl Suite {
+    /// Takes what a test says as it panics.
+    fn panic_line(&mut self, line: &str) {
+        if let Some((test, _)) = line
+            .strip_prefix("thread '")
+            .filter(|rest| rest.contains(" panicked at "))
+            .and_then(|rest| rest.split_once('\''))
+        {
+            self.panics.push((test.to_owned(), vec![line.to_owned()]));
+        } else if let Some((_, lines)) = self.panics.last_mut().filter(|(_, lines)| lines.len() < REPEATED) {
+            lines.push(line.to_owned());
+        }
+    }
+
+    /// A failed test's entry.
+    fn entry(&self, test: &str) -> String {
+        let said = self.panics.iter().filter(|(name, _)| name == test).flat_map(|(_, lines)| lines);
+        said.fold(format!("{}: {test}", self.name), |entry, line| entry + "\n      " + line)
+    }
 }
 
 impl Reader {
@@ -57,8 +83,9 @@ impl Reader {
                 suite.skipped.push(reason.to_owned());
             }
             if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-                suite.failed.push(format!("{}: {test}", suite.name));
+                suite.failed.push(test.to_owned());
             }
+            suite.panic_line(line);
         }
     }
 
@@ -72,16 +99,16 @@ impl Reader {
         let mut suite = self.suite.take().unwrap_or_default();
         let failed = count(counts, " failed");
         while (suite.failed.len() as u64) < failed {
-            suite.failed.push(format!("{}: a test whose name was lost in its output", suite.name));
+            suite.failed.push("a test whose name was lost in its output".to_owned());
         }
         self.tally.passed += count(counts, " passed").saturating_sub(suite.skipped.len() as u64);
-        self.tally.failed.append(&mut suite.failed);
+        self.tally.failed.extend(suite.failed.iter().map(|test| suite.entry(test)));
         self.tally.skipped.append(&mut suite.skipped);
     }
 
     fn close_unfinished(&mut self) {
-        if let Some(mut suite) = self.suite.take() {
-            self.tally.failed.append(&mut suite.failed);
+        if let Some(suite) = self.suite.take() {
+            self.tally.failed.extend(suite.failed.iter().map(|test| suite.entry(test)));
             self.tally.failed.push(format!("{}: ended without a result", suite.name));
         }
     }
@@ -158,6 +185,29 @@ FAILED
 test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
         assert_eq!(tally.failed.len(), 1);
+    }
+
+    #[test]
+    fn a_failure_is_told_with_what_the_test_said() {
+        let tally = read(
+            "     Running tests/boot.rs (target/debug/deps/boot-12)
+
+thread 'two' (71) panicked at tests/boot.rs:5:9:
+web: 0.2 of 0.3
+note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
+test one ... ok
+test two ... FAILED
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        );
+        let lines: Vec<&str> = tally.failed[0].lines().map(str::trim).collect();
+        assert_eq!(
+            lines[..3],
+            [
+                "boot tests/boot.rs: two",
+                "thread 'two' (71) panicked at tests/boot.rs:5:9:",
+                "web: 0.2 of 0.3"
+            ]
+        );
     }
 
     #[test]
