@@ -17,7 +17,7 @@ use crate::kernel::{Kernel, Memory};
 use crate::object::Loaded;
 use crate::placement::{Placement, boundary_ns};
 use crate::queues::QueueNumbers;
-use crate::shared::{self, Exit, Live, NEVER, NONE, Open, Publish, Rehome, Settings, TableRef};
+use crate::shared::{self, Exit, Live, NEVER, NONE, Open, Publish, Rehome, Reweigh, Settings, TableRef};
 
 /// What the scheduler is loaded for.
 #[derive(Clone, Debug)]
@@ -254,6 +254,9 @@ impl<K: Kernel> Scheduler<K> {
             record.promised_from = 0;
         }
         self.kernel.put("tenants", spec.id, &record)?;
+        let is_shared = |known: &&Known| known.record.class == shared::class::SHARED;
+        let weight_before = known.filter(is_shared).map_or(0, |known| known.record.weight);
+        self.kernel.call("reweigh", &mut Reweigh { tenant: spec.id, weight_before })?;
         tenants.insert(spec.id, Known { spec, queues, record });
         Ok(former.filter(|&(first, _)| first != first_queue))
     }

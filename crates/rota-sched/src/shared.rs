@@ -163,6 +163,10 @@ structures! {
         buffer: u32,
         reserved: u32,
     }
+    Reweigh = "rota_reweigh" {
+        tenant: u32,
+        weight_before: u32,
+    }
     Exit = "rota_exit" {
         kind: i32,
         padding: i32,

@@ -148,6 +148,15 @@ fn start_with(text: String) -> (Run, Tenants) {
     (run, tenants)
 }
 
+/// Another configuration, in force when this returns.
+fn configure(run: &mut Run, text: String) {
+    let model = model(text);
+    run.act(|run| run.policy.tell(&mut run.machine, Event::Configured(model)));
+    while !run.policy.is_settled() {
+        advance(run, MS);
+    }
+}
+
 fn advance(run: &mut Run, ns: u64) {
     let until_ns = run.machine.now_ns() + ns;
     run.run_until(until_ns);
@@ -194,6 +203,55 @@ fn weights_may_change_at_any_time() {
             advance(&mut run, 20 * MS);
             assert_ratio(received(&mut run, &tenants, 4_000 * MS), ratio);
         }
+    });
+}
+
+/// Who has just had a turn by a small weight is not to wait until others have had as much by large ones.
+#[test]
+fn whose_weight_grows_is_served_at_once() {
+    apart(|| {
+        let (mut run, mut tenants) = start(1, (1, 1_000));
+        spawn(&mut run, &mut tenants, "one", 2);
+        spawn(&mut run, &mut tenants, "other", 2);
+        for _ in 0..4 {
+            advance(&mut run, 1_300 * MS);
+            configure(&mut run, host(1, (1_000, 1_000)));
+            assert_ratio(received(&mut run, &tenants, 300 * MS), 1.0);
+            configure(&mut run, host(1, (1, 1_000)));
+        }
+    });
+}
+
+/// It has a clock that stood while others went on, and starts with theirs.
+#[test]
+fn who_becomes_a_shared_tenant_takes_nothing_from_others() {
+    apart(|| {
+        let shared = host(2, (100, 100));
+        let reserved = "class = \"reserved\"\nshare = 0.2\nlatency = \"20ms\"";
+        let before = shared.replacen("class = \"shared\"\n        weight = 100", reserved, 1);
+        let (mut run, mut tenants) = start_with(before);
+        spawn(&mut run, &mut tenants, "one", 2);
+        spawn(&mut run, &mut tenants, "other", 2);
+        advance(&mut run, 2_000 * MS);
+        configure(&mut run, shared);
+        assert_ratio(received(&mut run, &tenants, 100 * MS), 1.0);
+    });
+}
+
+/// With a CPU for itself it is served by its weight a hundred times as far as a neighbour. The time that it takes the
+/// system to is where others begin, and the neighbour is not to have all until it has come there, too.
+#[test]
+fn a_light_tenant_on_a_cpu_of_its_own_takes_time_from_nobody_else() {
+    apart(|| {
+        let light = "[[tenant]]\nname = \"light\"\nclass = \"shared\"\nweight = 1\n";
+        let (mut run, mut tenants) = start_with(host(2, (100, 100)) + light);
+        spawn(&mut run, &mut tenants, "light", 1);
+        spawn(&mut run, &mut tenants, "other", 1);
+        advance(&mut run, 2_000 * MS);
+        spawn(&mut run, &mut tenants, "other", 1);
+        spawn(&mut run, &mut tenants, "one", 2);
+        advance(&mut run, 250 * MS);
+        assert_ratio(received(&mut run, &tenants, 500 * MS), 1.0);
     });
 }
 

@@ -70,12 +70,15 @@ __noinline u64 fair_v(u32 domain)
 	return v;
 }
 
-/* A domain's virtual time came to `v`; what it was a while ago is remembered, and other domains are caught up with. */
-static __always_inline void advance(struct fair_domain *d, u32 domain, u64 v, u64 now)
+/*
+ * What a domain's virtual time was a while ago is remembered, and other domains are caught up with. That goes on while
+ * it stands, too: one whom CPUs served without need for anyone else, as it alone may run there or weighs little, has
+ * taken it far ahead, and who comes then, with that time for a clock, would wait until all others are there.
+ */
+static __always_inline void remember(struct fair_domain *d, u32 domain, u64 now)
 {
 	u64 since = d->remembered;
 
-	put_forward(&d->v, v);
 	if (now - since > ROTA_FAIR_CREDIT_NS && __sync_val_compare_and_swap(&d->remembered, since, now) == since) {
 		put_forward(&d->v, fair_v(domain));
 		d->v_before = d->v_since;
@@ -216,7 +219,8 @@ static __always_inline void fair_turn(struct cpu_ctx *c, const struct rota_tenan
 	grain = weighted(tenant, ROTA_FAIR_GRAIN_NS);
 	tag = fair_next(c, c->served, f);
 	if (vtime_before(d->v + grain, tag))
-		advance(d, c->domain, tag, now);
+		put_forward(&d->v, tag);
+	remember(d, c->domain, now);
 	booked = fair_turn_of(c, tenant, now);
 	if (booked + c->unsettled > c->booked + grain) /* unless most of it is booked still */
 		settle_clock(c, f, d, booked);

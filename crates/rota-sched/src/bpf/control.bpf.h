@@ -99,6 +99,63 @@ int open_cpus(struct rota_open *arg)
 	return make_masks(arg->buffer);
 }
 
+/* Those of the tenant that wait in a dispatch queue of shared tenants have no later tag than this one. */
+__noinline int tag_at_most(u64 dsq, u32 tenant, u64 latest)
+{
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+
+	if (scx_bpf_dsq_nr_queued(dsq) <= 0)
+		return 0;
+	bpf_rcu_read_lock();
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		while ((p = bpf_iter_scx_dsq_next(&it))) {
+			struct task_ctx *t = task_ctx(p);
+
+			if (!t || t->m.tenant != tenant || t->overdue || !vtime_before(latest, t->tag))
+				continue;
+			t->tag = latest;
+			scx_bpf_dsq_move_set_vtime(&it, latest);
+			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	bpf_rcu_read_unlock();
+	return 0;
+}
+
+/*
+ * A tenant has become a shared one, and has a clock as one that has just come; or its weight has grown, and it is ahead
+ * by as much service as before, in terms of the new weight: else it would wait until all others have had their weights'
+ * part of what it had by its former one.
+ */
+SEC("syscall")
+int reweigh(struct rota_reweigh *arg)
+{
+	u32 number = arg->tenant, before = arg->weight_before, i;
+	struct rota_tenant *tenant = tenant_of(number);
+	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
+	struct fair_ctx *f = fair_ctx(number);
+	u64 v = fair_v(0), clock = v;
+
+	if (!f || !q || !is_shared_tenant(tenant) || before >= tenant->weight)
+		return 0;
+	bpf_for (i, 0, 4) {
+		u64 seen = f->clock;
+
+		if (before && vtime_before(seen, v))
+			return 0;
+		clock = before ? v + (seen - v) * before / (tenant->weight ?: ROTA_WEIGHT_ONE) : v;
+		if (__sync_val_compare_and_swap(&f->clock, seen, clock) == seen)
+			break;
+	}
+	bpf_for (i, 0, settings.nr_domains)
+		tag_at_most(DSQ_SHARED(i), number, clock);
+	bpf_for (i, 0, nr_host_cpus)
+		tag_at_most(DSQ_BOUND(i), number, clock + q->nr_runnable * weighted(tenant, ROTA_FAIR_SLICE_NS));
+	return 0;
+}
+
 /* Has every CPU decide anew. */
 SEC("syscall")
 int kick_all(void *unused)

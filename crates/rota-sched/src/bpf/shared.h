@@ -221,6 +221,12 @@ struct rota_open {
 	__u32 reserved;
 };
 
+/* Argument of the program reweigh: a shared tenant, and the weight that it had; 0: it was none. */
+struct rota_reweigh {
+	__u32 tenant;
+	__u32 weight_before;
+};
+
 /* How the kernel let the scheduler go. */
 struct rota_exit {
 	__s32 kind; /* 0 while it runs */

@@ -47,6 +47,7 @@ void native_programs(void *to, native_address_found found)
 	PROGRAM(publish_table);
 	PROGRAM(rehome);
 	PROGRAM(open_cpus);
+	PROGRAM(reweigh);
 	PROGRAM(kick_all);
 }
 
