@@ -199,7 +199,7 @@ impl<K: Kernel> Scheduler<K> {
         // Its first queue is number 0 for good: room for a vCPU on each CPU.
         let vcpus = if options.housekeeping.is_empty() { self.settings.nr_cpus } else { 1 };
         let spec = TenantSpec { id: SYSTEM, class: Class::Background, vcpus, kind: TenantKind::Container };
-        self.enter(spec)?;
+        self.enter(spec, vcpus)?;
         let mut tenants = self.tenants.borrow_mut();
         let system = tenants.get_mut(&SYSTEM).context("the system was entered")?;
         system.record.class = class;
@@ -212,7 +212,12 @@ impl<K: Kernel> Scheduler<K> {
     ///
     /// No queues are left: the scheduler was loaded for fewer tenants.
     pub fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
-        let retired = self.enter(spec.clone())?;
+        self.set(spec.clone(), spec.vcpus)
+    }
+
+    /// The same with queues for so many vCPUs.
+    fn set(&self, spec: TenantSpec, vcpus: u32) -> Result<()> {
+        let retired = self.enter(spec, vcpus)?;
         self.memberships_changed()?;
         self.begin_promises(0)?;
         if let Some((first, count)) = retired {
@@ -222,11 +227,11 @@ impl<K: Kernel> Scheduler<K> {
     }
 
     /// Writes the tenant's record. Returns its former queues if it has others now.
-    fn enter(&self, spec: TenantSpec) -> Result<Option<(u32, u32)>> {
+    fn enter(&self, spec: TenantSpec, vcpus: u32) -> Result<Option<(u32, u32)>> {
         ensure!(spec.id < self.settings.nr_tenants, "no room for tenant {}: raise the capacity", spec.id);
         let mut tenants = self.tenants.borrow_mut();
         let known = tenants.get(&spec.id);
-        let needs = queues_needed(&spec);
+        let needs = queues_needed(spec.kind, vcpus);
         let former = known.map(|known| (known.record.first_queue, known.queues));
         let (first_queue, queues) = match former {
             Some((first, count)) if count >= needs => (first, count),
@@ -385,6 +390,7 @@ impl<K: Kernel> Scheduler<K> {
             now_ns >= self.ready_ns(),
             "the buffer for the table may still be read; wait until ready_ns()"
         );
+        self.make_room(&placement)?;
         let old = self.in_force(now_ns);
         let buffer = old.map_or(0, |old| 1 - old);
         self.write_from_ns(buffer, NEVER);
@@ -412,6 +418,17 @@ impl<K: Kernel> Scheduler<K> {
         ensure!(self.kernel.now_ns() >= published.from_ns, "the table is not in force yet");
         self.promise(published.from_ns)?;
         Ok(published.installed)
+    }
+
+    /// A tenant that grows has slots for its new vCPUs before it is told of them, and claims each in a queue's entry of
+    /// its own by then.
+    fn make_room(&self, placement: &Placement) -> Result<()> {
+        let grows = |(id, known): (&TenantId, &Known)| {
+            let &(_, vcpus) = placement.first_vcpu.get(id)?;
+            (queues_needed(known.spec.kind, vcpus) > known.queues).then(|| (known.spec.clone(), vcpus))
+        };
+        let grown: Vec<(TenantSpec, u32)> = self.tenants.borrow().iter().filter_map(grows).collect();
+        grown.into_iter().try_for_each(|(spec, vcpus)| self.set(spec, vcpus))
     }
 
     /// Writes a table to a buffer that is not in force, and where its tenants' vCPUs are.
@@ -549,6 +566,9 @@ fn queues_counted(spec: &TenantSpec) -> u32 {
 }
 
 /// A container has as many entries as vCPUs: each is claimed in one of its own (`handover.bpf.h`).
-fn queues_needed(spec: &TenantSpec) -> u32 {
-    queues_counted(spec).max(spec.vcpus)
+fn queues_needed(kind: TenantKind, vcpus: u32) -> u32 {
+    match kind {
+        TenantKind::Container => vcpus.max(1),
+        TenantKind::Vm => 1 + vcpus,
+    }
 }

@@ -50,28 +50,38 @@ __noinline int let_go(u32 entry, u32 claim)
 	if (!v || __sync_val_compare_and_swap(&v->claimed_by, claim, 0) != claim)
 		return 0;
 	wanted = v->wanted_by ? __sync_lock_test_and_set(&v->wanted_by, 0) : 0;
+	wanted &= ~CLAIM_SECOND;
 	if (wanted && wanted != (claim & ~CLAIM_SECOND))
 		scx_bpf_kick_cpu(wanted - 1, SCX_KICK_PREEMPT);
 	return 0;
 }
 
-/* Whether nobody had it. Only a slot's CPU asks. */
-static __always_inline bool take_or_ask(struct queue_ctx *v, u32 cpu, u32 claim)
+/* The CPU waits for who has the vCPU to let go of it. One that asks for its slot goes before one that does not. */
+static __always_inline void ask(struct queue_ctx *v, u32 claim)
+{
+	u32 before = v->wanted_by;
+
+	if (!(claim & CLAIM_SECOND))
+		__sync_lock_test_and_set(&v->wanted_by, claim);
+	else if (!before || before & CLAIM_SECOND)
+		__sync_val_compare_and_swap(&v->wanted_by, before, claim);
+}
+
+/* Whether nobody had it. */
+static __always_inline bool take_or_ask(struct queue_ctx *v, u32 claim)
 {
 	u32 other;
 
 	if (!__sync_val_compare_and_swap(&v->claimed_by, 0, claim))
 		return true;
-	if (claim & CLAIM_SECOND)
-		return false;
-	__sync_lock_test_and_set(&v->wanted_by, cpu + 1);
+	ask(v, claim);
 	other = __sync_val_compare_and_swap(&v->claimed_by, 0, claim);
 	if (!other) {
-		__sync_val_compare_and_swap(&v->wanted_by, cpu + 1, 0);
+		__sync_val_compare_and_swap(&v->wanted_by, claim, 0);
 		return true;
 	}
-	/* A slot ends by itself; what is done outside of slots goes on until it is told. */
-	if (other & CLAIM_SECOND)
+	/* A slot ends by itself; what is done outside of slots goes on until a slot's CPU says so. */
+	if ((other & CLAIM_SECOND) && !(claim & CLAIM_SECOND))
 		scx_bpf_kick_cpu((other & ~CLAIM_SECOND) - 1, SCX_KICK_PREEMPT);
 	return false;
 }
@@ -117,7 +127,7 @@ __noinline bool claim_vcpu(u32 cpu, u32 entry, u32 level)
 			c->held_claim = claim;
 		if (entry == c->serving)
 			c->serving_claim = claim;
-	} else if (!take_or_ask(v, cpu, claim)) {
+	} else if (!take_or_ask(v, claim)) {
 		return false;
 	}
 	c->claimed = entry;

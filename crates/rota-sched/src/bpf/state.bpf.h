@@ -50,7 +50,7 @@ struct queue_ctx {
 	u64 dozing[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's CPU idles without a timer, perhaps: see rouse_dozing */
 	/* Of one vCPU, not of the queue: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
 	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
-	u32 wanted_by;	/* the CPU to be kicked when it is let go of, + 1; 0: none */
+	u32 wanted_by;	/* a claim of the CPU to be kicked when it is let go of; 0: none */
 	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
 };
 
