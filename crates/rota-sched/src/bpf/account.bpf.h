@@ -38,37 +38,57 @@ static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
 		q->lost_at_blackout[i] = q->account.lost_ns[i];
 }
 
-/* Under the queue's lock: counts a missed promise for the cause that took most, or for `cause` if none is counted. */
-static __always_inline void count_missed(struct queue_ctx *q, u32 cause)
+/* Under the queue's lock: what it has lost for this cause since its blackout began. */
+static __always_inline u64 lost_in_blackout(const struct queue_ctx *q, int cause)
+{
+	return q->account.lost_ns[cause] - q->lost_at_blackout[cause];
+}
+
+/*
+ * Under the queue's lock: counts a missed promise for the cause that took most. Of the time by which the bound was
+ * passed, what nothing has been counted for was `cause`.
+ */
+static __always_inline void count_missed(struct queue_ctx *q, u32 cause, u64 passed_by)
 {
 	u64 most = 0;
+	u32 worst = cause;
 	int i;
 
+	for (i = 0; i < ROTA_NR_CAUSES; i++)
+		passed_by -= min_time(passed_by, lost_in_blackout(q, i));
 	for (i = 0; i < ROTA_NR_CAUSES; i++) {
-		u64 lost = q->account.lost_ns[i] - q->lost_at_blackout[i];
+		u64 took = lost_in_blackout(q, i) + (i == cause ? passed_by : 0);
 
-		if (lost > most) {
-			most = lost;
-			cause = i;
+		if (took > most) {
+			most = took;
+			worst = i;
 		}
 	}
 	q->account.missed++;
 	for (i = 0; i < ROTA_NR_CAUSES; i++)
-		q->account.missed_by_cause[i] += i == cause;
+		q->account.missed_by_cause[i] += i == worst;
 }
 
-/* Under the queue's lock: service begins again. */
-static __always_inline void blackout_ends(struct queue_ctx *q, u64 latency_ns, u32 cause, u64 now)
+/* Whether the queue is that of a VM's own threads: what a VM is promised, its vCPUs are. */
+static __always_inline bool is_monitors(const struct rota_tenant *tenant, u32 queue)
 {
+	return tenant->kind == ROTA_KIND_VM && queue == tenant->first_queue;
+}
+
+/* Under the queue's lock: service begins again. Only what is in a table is promised anything. */
+static __always_inline void blackout_ends(struct queue_ctx *q, const struct rota_tenant *tenant, u32 queue, u32 cause,
+					  u64 now)
+{
+	u64 latency_ns = tenant->promised_from ? tenant->latency_ns : 0;
 	u64 since = max_time(q->blackout_since, q->promised_from);
 
 	q->blackout_since = 0;
-	if (since >= now)
+	if (since >= now || is_monitors(tenant, queue))
 		return;
 	if (now - since > q->account.blackout_max_ns)
 		q->account.blackout_max_ns = now - since;
 	if (latency_ns && now - since > latency_ns)
-		count_missed(q, cause);
+		count_missed(q, cause, now - since - latency_ns);
 }
 
 /* A promise that came into force opens the account anew; what was before was not promised. */
@@ -85,8 +105,8 @@ static __always_inline void follow_promise(struct queue_ctx *q, u64 promised_fro
 		q->account.missed_by_cause[i] = 0;
 }
 
-/* Returns whether the tenant had none before. */
-__noinline bool queue_gains_thread(u32 queue, bool running, u64 now)
+/* A thread that would run, and did not until now. Returns whether the tenant had none before. */
+__noinline bool queue_gains_thread(u32 queue, u64 now)
 {
 	struct queue_ctx *q = queue_ctx(queue);
 	bool first;
@@ -97,12 +117,38 @@ __noinline bool queue_gains_thread(u32 queue, bool running, u64 now)
 	first = !q->nr_runnable++;
 	if (first)
 		q->wanted_since = now;
-	if (running)
-		q->nr_running++;
 	if (!q->nr_running && !q->blackout_since)
 		blackout_begins(q, now);
 	bpf_spin_unlock(&q->lock);
 	return first && fair_gains_queue(q->vm);
+}
+
+/* A thread that was just counted runs already: it came from another queue. */
+__noinline int queue_gains_service(u32 queue, u32 tenant_id, u64 now)
+{
+	struct queue_ctx *q = queue_ctx(queue);
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+
+	if (!q || !tenant)
+		return 0;
+	bpf_spin_lock(&q->lock);
+	follow_promise(q, tenant->promised_from);
+	if (!q->nr_running++ && q->blackout_since)
+		blackout_ends(q, tenant, queue, ROTA_CAUSE_ROTA, now);
+	bpf_spin_unlock(&q->lock);
+	return 0;
+}
+
+/* Under the queue's lock: a thread stops running. Returns whether it was the last one that would run. */
+static __always_inline bool queue_stops_thread(struct queue_ctx *q, bool leaves, u64 now)
+{
+	if (q->nr_running)
+		q->nr_running--;
+	if (leaves && q->nr_runnable && !--q->nr_runnable)
+		return true;
+	if (!q->nr_running && q->nr_runnable)
+		blackout_begins(q, now);
+	return false;
 }
 
 __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
@@ -113,9 +159,7 @@ __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 	if (!q)
 		return 0;
 	bpf_spin_lock(&q->lock);
-	if (running && q->nr_running)
-		q->nr_running--;
-	last = q->nr_runnable && !--q->nr_runnable;
+	last = running ? queue_stops_thread(q, true, now) : q->nr_runnable && !--q->nr_runnable;
 	if (last) {
 		count_wanted(q, now);
 		q->blackout_since = 0;
@@ -222,18 +266,6 @@ enum turn_end {
 	TURN_BLOCKS, /* and its queue counts it no more */
 };
 
-/* Under the queue's lock: a thread stops running. Returns whether it was the last one that would run. */
-static __always_inline bool queue_stops_thread(struct queue_ctx *q, bool blocks, u64 now)
-{
-	if (q->nr_running)
-		q->nr_running--;
-	if (blocks && q->nr_runnable && !--q->nr_runnable)
-		return true;
-	if (!q->nr_running && q->nr_runnable)
-		blackout_begins(q, now);
-	return false;
-}
-
 /* Settles what a queue used on this CPU since the turn began, or was last settled. */
 __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 {
@@ -284,20 +316,16 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct queue_ctx *q = queue_ctx(queue);
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	u64 late, latency_ns;
-	bool is_monitor;
+	u64 late;
 
 	if (!c || !q || !tenant || cause >= ROTA_NR_CAUSES)
 		return 0;
-	is_monitor = tenant->kind == ROTA_KIND_VM && queue == tenant->first_queue;
-	/* Only what is in a table is promised anything. */
-	latency_ns = tenant->promised_from ? tenant->latency_ns : 0;
 	bpf_spin_lock(&q->lock);
 	follow_promise(q, tenant->promised_from);
 	q->nr_running++;
 	q->account.dispatches++;
-	if (is_monitor) {
-		q->blackout_since = 0; /* what is promised is promised to the vCPUs */
+	if (is_monitors(tenant, queue)) {
+		q->blackout_since = 0;
 	} else if (q->nr_running == 1 && q->blackout_since) {
 		late = now - max_time(c->slot_start, q->blackout_since);
 		if (c->level == ROTA_LEVEL_OWNER && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
@@ -305,23 +333,27 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 			q->account.lost_ns[cause] += late;
 			c->account.lost_ns[cause] += late;
 		}
-		blackout_ends(q, latency_ns, cause, now);
+		blackout_ends(q, tenant, queue, cause, now);
 	}
 	bpf_spin_unlock(&q->lock);
 	return 0;
 }
 
-/* Somebody else of the owner uses its slot: what was before is over, and no time from `now` on is a blackout. */
-__noinline int blackout_restarts(u32 queue, u64 latency_ns, bool counts, u64 now)
+/*
+ * Somebody else of the owner uses its slot: what was before is over, and counts if a tenant is given; no time from
+ * `now` on is a blackout.
+ */
+__noinline int blackout_restarts(u32 queue, u32 tenant_id, u64 now)
 {
+	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct queue_ctx *q = queue_ctx(queue);
 
 	if (!q)
 		return 0;
 	bpf_spin_lock(&q->lock);
 	if (!q->nr_running && q->blackout_since) {
-		if (counts)
-			blackout_ends(q, latency_ns, ROTA_CAUSE_ROTA, now);
+		if (tenant)
+			blackout_ends(q, tenant, queue, ROTA_CAUSE_ROTA, now);
 		blackout_begins(q, now);
 	}
 	bpf_spin_unlock(&q->lock);
@@ -332,23 +364,18 @@ __noinline int blackout_restarts(u32 queue, u64 latency_ns, bool counts, u64 now
 static __always_inline void stands_in_no_more(struct task_ctx *t, u64 now)
 {
 	if (t->stands_in_for != ROTA_NONE)
-		blackout_restarts(t->stands_in_for, 0, false, now);
+		blackout_restarts(t->stands_in_for, ROTA_NONE, now);
 	t->stands_in_for = ROTA_NONE;
 }
 
 /* A turn begins. In a vCPU's slot it may be its monitor's: then the slot serves the VM all the same. */
 static __always_inline void stands_in(struct cpu_ctx *c, struct task_ctx *t, u64 now)
 {
-	struct rota_tenant *tenant;
-
 	stands_in_no_more(t, now);
 	if (c->level != ROTA_LEVEL_OWNER || c->slot_tenant != t->m.tenant || c->slot_queue == t->m.queue)
 		return;
-	tenant = tenant_of(t->m.tenant);
-	if (!tenant)
-		return;
 	t->stands_in_for = c->slot_queue;
-	blackout_restarts(c->slot_queue, tenant->promised_from ? tenant->latency_ns : 0, true, now);
+	blackout_restarts(c->slot_queue, t->m.tenant, now);
 }
 
 #endif /* ROTA_ACCOUNT_BPF_H */

@@ -208,11 +208,12 @@ static __always_inline bool may_come(const struct rota_table_vcpu *vcpu, const s
 		q = queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
 		return q && q->nr_runnable;
 	}
-	q = tenant->nr_vcpus > 1 ? queue_ctx(tenant->first_queue) : NULL;
+	q = tenant->nr_vcpus > 1 ? marks_of(tenant, vcpu->index) : NULL;
 	if (!q)
 		return false;
-	mark(q->dozing, vcpu->index);
-	return queue_waits(q);
+	mark(&q->dozing, vcpu->index);
+	q = queue_ctx(tenant->first_queue);
+	return q && queue_waits(q);
 }
 
 /*

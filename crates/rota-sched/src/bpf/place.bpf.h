@@ -15,6 +15,7 @@
 #include "slot.bpf.h"
 #include "waiting.bpf.h"
 
+#define MARK_WORDS  (ROTA_TABLE_CPUS_MAX / 64) /* with marks of vCPUs that are looked at: see marks_of */
 #define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
 #define HOMES_MAX   ROTA_VCPU_CPUS_MAX /* looked at for a task that may not run everywhere */
 
@@ -235,31 +236,33 @@ __noinline u64 owns_until(u32 tenant_id, u32 index, u32 cpu, u64 now)
 static __always_inline u32 hungry_cpu(struct task_struct *p, u32 tenant_id)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
-	u64 seen = q ? q->hungry[0] : 0;
-	u32 tries, word = 0;
+	struct queue_ctx *q = NULL;
+	u32 tries, first = 0;
+	u64 seen = 0;
 
-	if (!q)
+	if (!tenant)
 		return ROTA_NONE;
-	bpf_for (tries, 0, HOMES_TRIED + ROTA_HUNGRY_WORDS) {
+	bpf_for (tries, 0, HOMES_TRIED + MARK_WORDS) {
 		struct cpu_ctx *c;
 		u32 index, cpu;
 		u64 now;
 
 		if (!seen) {
-			if (++word == ROTA_HUNGRY_WORDS)
+			first += q ? 64 : 0;
+			q = first < tenant->nr_vcpus ? marks_of(tenant, first) : NULL;
+			if (!q)
 				break;
-			seen = q->hungry[word & (ROTA_HUNGRY_WORDS - 1)];
+			seen = q->hungry;
 			continue;
 		}
-		index = word * 64 + __builtin_ctzll(seen);
+		index = first + __builtin_ctzll(seen);
 		seen &= seen - 1;
 		now = bpf_ktime_get_ns();
 		cpu = home_of(tenant_id, index, table_in_force(now), now);
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
 		if (!c || (p && !may_run_on(p, cpu)) || !owns_until(tenant_id, index, cpu, now))
 			continue;
-		if (unmark(q->hungry, index)) {
+		if (unmark(&q->hungry, index)) {
 			c->dozes = 0; /* nor is it free for another thread: see take_dozing */
 			return cpu;
 		}
@@ -295,25 +298,27 @@ static __always_inline bool is_wanted(struct cpu_ctx *c)
 __noinline int rouse_dozing(u32 tenant_id, u64 now)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
-	u64 seen = q ? q->dozing[0] : 0;
-	u32 tries, word = 0;
+	struct queue_ctx *q = NULL;
+	u32 tries, first = 0;
+	u64 seen = 0;
 
-	if (!q)
+	if (!tenant)
 		return 0;
-	bpf_for (tries, 0, ROTA_HUNGRY_WORDS * (64 + 1)) {
+	bpf_for (tries, 0, MARK_WORDS * (64 + 1)) {
 		struct cpu_ctx *c;
 		u32 index, cpu;
 
 		if (!seen) {
-			if (++word == ROTA_HUNGRY_WORDS)
+			first += q ? 64 : 0;
+			q = first < tenant->nr_vcpus ? marks_of(tenant, first) : NULL;
+			if (!q)
 				break;
-			seen = q->dozing[word & (ROTA_HUNGRY_WORDS - 1)];
+			seen = q->dozing;
 			continue;
 		}
-		index = word * 64 + __builtin_ctzll(seen);
+		index = first + __builtin_ctzll(seen);
 		seen &= seen - 1;
-		unmark(q->dozing, index);
+		unmark(&q->dozing, index);
 		cpu = home_of(tenant_id, index, table_in_force(now), now);
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
 		if (c && is_wanted(c))

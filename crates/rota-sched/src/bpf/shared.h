@@ -14,7 +14,6 @@
 #define ROTA_NR_BUFFERS	     2
 #define ROTA_RING	     1024 /* entries of the ring that spreads background threads over CPUs */
 #define ROTA_LOCALS_MAX	     64	  /* vCPUs of a CPU that take part in its second level */
-#define ROTA_HUNGRY_WORDS    4	  /* 64 vCPUs each: hints about which of a tenant's slots want a thread */
 #define ROTA_CGROUP_DEPTH    32	  /* levels of nested cgroups between a task and its tenant */
 #define ROTA_EXIT_REASON_LEN 128
 #define ROTA_EXIT_MSG_LEN    512

@@ -11,24 +11,24 @@
 #include "tenant.bpf.h"
 
 /*
- * Marks of a tenant's vCPUs, by number: which slots are hungry, which CPUs doze. Only hints, so numbers beyond the
- * words may share a bit.
+ * Marks of a tenant's vCPUs, by number: which slots are hungry, which CPUs doze. There is a queue's entry for each vCPU,
+ * and one in 64 of them has the marks.
  */
-static __always_inline u64 *mark_word(u64 *marks, u32 index)
+static __always_inline struct queue_ctx *marks_of(const struct rota_tenant *tenant, u32 index)
 {
-	return &marks[(index / 64) % ROTA_HUNGRY_WORDS];
+	return queue_ctx(tenant->first_queue + index / 64);
 }
 
-static __always_inline bool is_marked(u64 *marks, u32 index)
+static __always_inline bool is_marked(const u64 *marks, u32 index)
 {
-	return *mark_word(marks, index) & 1ULL << (index % 64);
+	return *marks & 1ULL << (index % 64);
 }
 
 static __always_inline bool unmark(u64 *marks, u32 index)
 {
 	u64 bit = 1ULL << (index % 64);
 
-	return __sync_fetch_and_and(mark_word(marks, index), ~bit) & bit;
+	return __sync_fetch_and_and(marks, ~bit) & bit;
 }
 
 /* Returns whether it was not marked. */
@@ -36,38 +36,36 @@ static __always_inline bool mark(u64 *marks, u32 index)
 {
 	if (is_marked(marks, index))
 		return false;
-	__sync_fetch_and_or(mark_word(marks, index), 1ULL << (index % 64));
+	__sync_fetch_and_or(marks, 1ULL << (index % 64));
 	return true;
 }
 
-/*
- * The queue that has the marks of the slot's owner: of a VM the one of its monitor's threads, as only they may use
- * any.
- */
-static __always_inline struct queue_ctx *slot_owner(struct cpu_ctx *c)
+/* The word with the mark of the slot owner's vCPU, or NULL. */
+static __always_inline u64 *slot_marks(struct cpu_ctx *c, u32 index)
 {
 	struct rota_tenant *tenant = c->slot_queue == ROTA_NONE ? NULL : tenant_of(c->slot_tenant);
+	struct queue_ctx *q = tenant ? marks_of(tenant, index) : NULL;
 
-	return tenant ? queue_ctx(tenant->first_queue) : NULL;
+	return q ? &q->hungry : NULL;
 }
 
 static __always_inline void clear_hungry(struct cpu_ctx *c)
 {
-	struct queue_ctx *q = c->slot_hungry ? slot_owner(c) : NULL;
 	u32 index = c->slot_hungry - 1;
+	u64 *marks = c->slot_hungry ? slot_marks(c, index) : NULL;
 
 	c->slot_hungry = 0;
-	if (q)
-		unmark(q->hungry, index);
+	if (marks)
+		unmark(marks, index);
 }
 
 /* A slot of a vCPU that migrates is served: the CPU of its last one may have left a mark, which leads wakers astray. */
 static __always_inline void clear_left(struct cpu_ctx *c)
 {
-	struct queue_ctx *q = c->slot_moves ? slot_owner(c) : NULL;
+	u64 *marks = c->slot_moves ? slot_marks(c, c->slot_index) : NULL;
 
-	if (q && is_marked(q->hungry, c->slot_index))
-		unmark(q->hungry, c->slot_index);
+	if (marks && is_marked(marks, c->slot_index))
+		unmark(marks, c->slot_index);
 }
 
 /*
@@ -77,21 +75,21 @@ static __always_inline void clear_left(struct cpu_ctx *c)
  */
 static __always_inline bool mark_hungry(struct cpu_ctx *c, u32 index)
 {
-	struct queue_ctx *q = slot_owner(c);
+	u64 *marks = slot_marks(c, index);
 	bool anew = !c->slot_hungry;
 
-	if (!q)
+	if (!marks)
 		return false;
 	c->slot_hungry = index + 1;
-	return mark(q->hungry, index) || anew;
+	return mark(marks, index) || anew;
 }
 
 /* Whether a waker has taken the slot's mark, and nobody was served since. */
 static __always_inline bool is_mark_taken(struct cpu_ctx *c)
 {
-	struct queue_ctx *q = c->slot_hungry ? slot_owner(c) : NULL;
+	u64 *marks = c->slot_hungry ? slot_marks(c, c->slot_hungry - 1) : NULL;
 
-	return q && !is_marked(q->hungry, c->slot_hungry - 1);
+	return marks && !is_marked(marks, c->slot_hungry - 1);
 }
 
 int pass_on(u32 tenant_id, u64 now); /* place.bpf.h */

@@ -43,11 +43,12 @@ struct queue_ctx {
 	u32 reserved;
 	struct rota_queue_account account;
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
-	u64 promised_from;	       /* which promise the account is about */
-	u64 vtime;		       /* of the thread last started: newcomers begin here */
-	u64 fair_vtime;		       /* of the whole tenant, for background tenants */
-	u64 hungry[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's slot is in force and found nobody to run */
-	u64 dozing[ROTA_HUNGRY_WORDS]; /* bit k: vCPU k's CPU idles without a timer, perhaps: see rouse_dozing */
+	u64 promised_from; /* which promise the account is about */
+	u64 vtime;	   /* of the thread last started: newcomers begin here */
+	u64 fair_vtime;	   /* of the whole tenant, for background tenants */
+	/* Marks of vCPUs 64 i to 64 i + 63, in the tenant's entry first_queue + i (slot.bpf.h). */
+	u64 hungry; /* the vCPU's slot is in force and found nobody to run */
+	u64 dozing; /* the vCPU's CPU idles without a timer, perhaps: see rouse_dozing */
 	/* Of one vCPU, not of the queue: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
 	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
 	u32 wanted_by;	/* a claim of the CPU to be kicked when it is let go of; 0: none */

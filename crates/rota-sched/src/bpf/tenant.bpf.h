@@ -86,7 +86,7 @@ static __always_inline void stay_in_queue(struct task_ctx *t, u64 now)
 	u32 left = __sync_lock_test_and_set(&t->left, 0);
 
 	if (left)
-		queue_gains_thread(left - 1, false, now);
+		queue_gains_thread(left - 1, now);
 }
 
 /* Whether the task's present queue no longer counts it; settles what was left half-way when a CPU took it meanwhile. */
@@ -96,7 +96,7 @@ static __always_inline bool has_left(struct task_ctx *t, u64 now)
 
 	if (!left || left == t->m.queue + 1)
 		return left;
-	queue_gains_thread(left - 1, false, now);
+	queue_gains_thread(left - 1, now);
 	return false;
 }
 
@@ -121,8 +121,10 @@ __noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 	if ((m.queue != t->m.queue || left) && t->counted) {
 		if (!left)
 			queue_loses_thread(t->m.queue, t->running, now);
-		if (queue_gains_thread(m.queue, t->running, now))
+		if (queue_gains_thread(m.queue, now))
 			fair_joins(scx_bpf_task_cpu(p), m.tenant);
+		if (t->running)
+			queue_gains_service(m.queue, m.tenant, now);
 	}
 	/* What it used among others says nothing of its place here. */
 	q = m.queue != t->m.queue ? queue_ctx(m.queue) : NULL;
@@ -138,7 +140,7 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 	if (t->counted)
 		return;
 	t->counted = true;
-	if (queue_gains_thread(t->m.queue, false, now))
+	if (queue_gains_thread(t->m.queue, now))
 		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
 }
 

@@ -15,7 +15,8 @@ use crate::machine::Machine;
 const LOOK_NS: u64 = 5_000_000;
 /// No turn is longer.
 const TURN_NS: u64 = 4_000_000;
-/// A tenant may be behind by what all had in so long, and makes that good.
+/// A tenant may be behind by what others had in so long, on CPUs that it had no threads for, and makes that good within
+/// the same time.
 const OWED_NS: u64 = 200_000_000;
 
 /// What each tenant with a weight had, in ns, and when that was.
@@ -63,7 +64,9 @@ impl Weights {
             let had = |tenant| service.had_ns(tenant) - first.had_ns[&tenant];
             let own = by_weight(had(tenant), weight);
             for (&to, &other) in weights.iter().filter(|(to, _)| **to != tenant) {
-                if by_weight(had(to), other) > own + self.allowed(weight, other) {
+                let rest = weights.iter().filter(|(rest, _)| **rest != to).map(|(_, weight)| *weight);
+                let lightest = rest.min().unwrap_or(weight);
+                if by_weight(had(to), other) > own + self.allowed(weight, other, lightest) {
                     let fault = Fault::Outweighed { tenant, to, ns: now_ns - first.at_ns };
                     return Err(Finding { at_ns: now_ns, fault });
                 }
@@ -73,12 +76,13 @@ impl Weights {
     }
 
     /// How far, by weight, one may be ahead of the other in the end: the bound for several lines (docs/FAIRNESS.md),
-    /// with the longest turns and on both sides, and what it was owed in the beginning.
-    fn allowed(&self, weight: u32, other: u32) -> u64 {
+    /// with the longest turns and on both sides, and what it was owed in the beginning. The system's time is as far
+    /// ahead of it as the lightest of the rest may have taken it.
+    fn allowed(&self, weight: u32, other: u32, lightest: u32) -> u64 {
         let lines = self.cpus.div_ceil(8);
         let slices = (lines + 1) * self.cpus + 4 + self.cpus;
         let bound = slices * (by_weight(TURN_NS, weight) + by_weight(TURN_NS, other));
-        2 * bound + by_weight(OWED_NS * self.cpus, weight + other)
+        2 * bound + by_weight(OWED_NS * self.cpus, other.max(lightest))
     }
 }
 
