@@ -298,7 +298,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (c->level == ROTA_LEVEL_IDLE && c->picked > ROTA_LEVEL_SHARED)
-		pass_line_on(cpu);
+		pass_lines_on();
 	if (c->keeps_prev)
 		keep_prev(c, cpu, prev);
 	if (c->passes_on) {
@@ -430,10 +430,12 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	struct task_ctx *t = task_ctx(p);
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u64 now = bpf_ktime_get_ns();
+	u64 now;
 
 	if (!c || !t)
 		return;
+	/* The decision's time is the next one's, as in the kernel's account: what ran until then has been charged. */
+	now = runnable && c->decided ? c->now : bpf_ktime_get_ns();
 	c->other_since = now;
 	settle_task(p, t, c, cpu, runnable, now);
 	c->served = ROTA_NONE;

@@ -11,8 +11,8 @@
 #include "tenant.bpf.h"
 
 /*
- * Marks of a tenant's vCPUs, by number: which slots are hungry, which CPUs doze. There is a queue's entry for each vCPU,
- * and one in 64 of them has the marks.
+ * Marks of a tenant's vCPUs, by number: which slots are hungry, which CPUs doze. There is a queue's entry for each
+ * vCPU, and as many of them as are needed have the marks of 64 each.
  */
 static __always_inline struct queue_ctx *marks_of(const struct rota_tenant *tenant, u32 index)
 {
@@ -104,16 +104,45 @@ static __always_inline void check_generation(struct cpu_ctx *c, const struct own
 	c->account.generation = owner->generation;
 }
 
-/* Brings the CPU's idea of its slot up to date. */
-static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
+/*
+ * Whose the slot is, and where the owner's threads wait and its claims are kept: a tenant that grows has other queues
+ * from one moment to the next.
+ */
+static __always_inline void find_owner(struct cpu_ctx *c, u32 cpu, const struct owner *owner)
 {
 	struct rota_cpu_view *view;
 	struct rota_table_vcpu *vcpu;
 	struct rota_tenant *tenant;
 
+	c->slot_epoch = live.membership_epoch; /* changes after the tenants do */
+	c->slot_queue = ROTA_NONE;
+	c->slot_tenant = ROTA_NONE;
+	c->slot_moves = false;
+	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
+		return;
+	view = cpu_view(owner->buffer, cpu);
+	vcpu = view ? table_vcpu(owner->buffer, view, owner->vcpu) : NULL;
+	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
+		return;
+	c->slot_tenant = vcpu->tenant;
+	c->slot_index = vcpu->index;
+	c->slot_queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
+	c->slot_moves = vcpu->nr_cpus > 1;
+	if (c->slot_moves)
+		trail(vcpu_entry(tenant, vcpu->index), owner->generation, cpu);
+}
+
+/* Brings the CPU's idea of its slot up to date. */
+static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
+{
 	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu &&
 	    owner->generation == c->slot_generation) {
 		c->slot_end = owner->end_ns;
+		if (c->slot_epoch != live.membership_epoch) {
+			clear_hungry(c);
+			find_owner(c, cpu, owner);
+		}
 		return 0;
 	}
 	if (is_mark_taken(c))
@@ -131,34 +160,22 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	c->slot_end = owner->end_ns;
 	c->slot_generation = owner->generation;
 	c->slot_vcpu = owner->vcpu;
-	c->slot_queue = ROTA_NONE;
-	c->slot_tenant = ROTA_NONE;
 	c->slot_lost_ns = 0;
-	c->slot_moves = false;
 	c->looks_since = 0;
-	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
-		return 0;
-	view = cpu_view(owner->buffer, cpu);
-	vcpu = view ? table_vcpu(owner->buffer, view, owner->vcpu) : NULL;
-	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
-	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
-		return 0;
-	c->slot_tenant = vcpu->tenant;
-	c->slot_index = vcpu->index;
-	c->slot_queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
-	c->slot_moves = vcpu->nr_cpus > 1;
-	if (c->slot_moves)
-		trail(vcpu_entry(tenant, vcpu->index), owner->generation, cpu);
+	find_owner(c, cpu, owner);
 	return 0;
 }
 
-/* Whether the slot that the CPU knows is in force still, and no table that ends it has been published. */
+/*
+ * Whether the slot that the CPU knows is in force still, its owner has the same queues, and no table that ends it has
+ * been published.
+ */
 static __always_inline bool is_in_slot(const struct cpu_ctx *c, u64 now)
 {
 	u64 generation = 0;
 
 	if (now < c->slot_start || now >= c->slot_end || table_in_force(now) != c->buffer ||
-	    table_next(now) < c->slot_end)
+	    table_next(now) < c->slot_end || c->slot_epoch != live.membership_epoch)
 		return false;
 	if (c->buffer != ROTA_NONE)
 		generation = c->buffer ? live.tables[1].generation : live.tables[0].generation;

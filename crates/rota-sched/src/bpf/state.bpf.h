@@ -151,6 +151,7 @@ struct cpu_ctx {
 	u64 slot_start;
 	u64 slot_end;
 	u64 slot_generation;
+	u32 slot_epoch; /* of memberships, as its owner was looked up */
 	u32 slot_tenant;
 	u32 slot_index;	  /* which of the tenant's vCPUs */
 	u32 slot_vcpu;	  /* index into the table's vcpus, ROTA_NONE: idle */

@@ -94,15 +94,21 @@ static __always_inline void tell_idle_open_cpu(void)
 }
 
 /*
- * The CPU idled and now serves somebody of a higher class, as when a slot begins while a thread of a shared tenant is
- * sent there. Who waits in its line would go on waiting though others idle.
+ * A CPU that idled now serves somebody of a higher class, as when a slot begins while a thread of a shared tenant is
+ * sent there. Who waits in a line, be it another's of which the CPU was told like this, would go on waiting though
+ * others idle.
  */
-__noinline int pass_line_on(u32 cpu)
+__noinline int pass_lines_on(void)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	bool may = shared_may_wait();
+	u32 domain;
 
-	if (c && nr_waiting(DSQ_SHARED(c->domain)) > 0)
-		tell_idle_open_cpu();
+	for (domain = 0; may && domain < settings.nr_domains; domain++) {
+		if (scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0) {
+			tell_idle_open_cpu();
+			return 0;
+		}
+	}
 	return 0;
 }
 
