@@ -315,3 +315,29 @@ fn many_background_threads_share_the_grants_of_a_full_host() {
         assert!(longest_ns < 25 * S, "{longest_ns} ns");
     });
 }
+
+/// A thread bound to a CPU has all of it that no slot takes, but for the floor, which shared tenants have there, too.
+#[test]
+fn a_bound_thread_leaves_shared_tenants_the_floor() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-1"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "shared"
+            match = { cgroup = "web" }
+            "#,
+        );
+        let system = tenants.system(Hog);
+        let system = bound(&run, system, 1);
+        run.spawn(system);
+        run.spawn(tenants.thread("web", Hog));
+        appears(&mut run, &tenants, "web");
+        let web = tenants.home("web").unit(0);
+        let longest_ns = longest_ns(&mut run, web, 10 * S);
+        assert!(longest_ns < 2 * S, "{longest_ns} ns");
+    });
+}

@@ -245,7 +245,8 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_SHARED:
-		c->shared.served = now;
+		if (c->served != ROTA_NONE || c->housekeeping) /* and not one that is bound to this CPU */
+			c->shared.served = now;
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_FLOOR:

@@ -32,8 +32,17 @@ pub struct Lines {
     /// Each CPU: whether it is kept for the system.
     housekeeping: Vec<bool>,
     looked_ns: u64,
-    /// Who waits since when, and for how long of that no CPU was taken by what no scheduler can stop.
-    patience: BTreeMap<TaskId, (u64, u64)>,
+    patience: BTreeMap<TaskId, Patience>,
+}
+
+/// Of one that waits.
+#[derive(Default)]
+struct Patience {
+    since_ns: u64,
+    /// So long of that no CPU was taken by what no scheduler can stop.
+    ns: u64,
+    /// So many have waited at once meanwhile.
+    waiting: u64,
 }
 
 impl Lines {
@@ -64,17 +73,18 @@ impl Lines {
             Some((task, thread, now_ns - thread.waits_since_ns.filter(|_| is_here)?))
         });
         let waiting: Vec<(TaskId, &Thread, u64)> = waiting.collect();
-        let bound_ns = FLOOR_WAIT_NS * (2 + waiting.len() as u64);
         let passed_ns = if service.is_any_taken(now_ns) { 0 } else { now_ns - looked_ns };
         for &(task, thread, ns) in &waiting {
             let tenant = thread.owner.tenant;
-            let (since_ns, patient_ns) = self.patience.entry(task).or_default();
-            if *since_ns != now_ns - ns {
-                (*since_ns, *patient_ns) = (now_ns - ns, 0);
+            let patience = self.patience.entry(task).or_default();
+            if patience.since_ns != now_ns - ns {
+                *patience = Patience { since_ns: now_ns - ns, ns: 0, waiting: 0 };
             }
-            *patient_ns += passed_ns.min(ns);
+            patience.ns += passed_ns.min(ns);
+            patience.waiting = patience.waiting.max(waiting.len() as u64);
+            let bound_ns = FLOOR_WAIT_NS * (2 + patience.waiting);
             let overdue_ns = if service.threads().is_shared(tenant) { OVERDUE_NS } else { 0 };
-            if *patient_ns > bound_ns + overdue_ns {
+            if patience.ns > bound_ns + overdue_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
             }
             if let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, table, thread) {
