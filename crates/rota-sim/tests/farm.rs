@@ -57,7 +57,7 @@ fn what_was_found_once_is_not_found_again() {
 #[test]
 fn canaries_are_found() {
     for canary in &CANARIES {
-        let found = (0..20).map(|seed| farm::run(seed, &canary.code)).find(|run| run.finding.is_some());
+        let found = (0..60).map(|seed| farm::run(seed, &canary.code)).find(|run| run.finding.is_some());
         let found = found.unwrap_or_else(|| panic!("{} is not found", canary.patch.about));
         let real = farm::run(found.seed, &Code::REAL);
         assert!(real.finding.is_none(), "{}", shown(&real));

@@ -15,11 +15,12 @@ pub struct Canary {
 
 /// All of them.
 pub static CANARIES: [Canary; PATCHES.len()] = {
-    let ([slice, wake, budget, count], [one, two, three, four]) = (Code::SPOILT, &PATCHES);
+    let ([slice, wake, budget, count, weight], [one, two, three, four, five]) = (Code::SPOILT, &PATCHES);
     [
         Canary { patch: one, code: slice },
         Canary { patch: two, code: wake },
         Canary { patch: three, code: budget },
         Canary { patch: four, code: count },
+        Canary { patch: five, code: weight },
     ]
 };

@@ -147,11 +147,12 @@ impl Code {
     pub const REAL: Code = code!(native_maps, native_variables, native_programs, native_operations);
 
     /// The canaries, in the order of their list.
-    pub(super) const SPOILT: [Code; 4] = [
+    pub(super) const SPOILT: [Code; 5] = [
         code!(slice_native_maps, slice_native_variables, slice_native_programs, slice_native_operations),
         code!(wake_native_maps, wake_native_variables, wake_native_programs, wake_native_operations),
         code!(budget_native_maps, budget_native_variables, budget_native_programs, budget_native_operations),
         code!(count_native_maps, count_native_variables, count_native_programs, count_native_operations),
+        code!(weight_native_maps, weight_native_variables, weight_native_programs, weight_native_operations),
     ];
 }
 

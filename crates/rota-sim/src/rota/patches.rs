@@ -16,7 +16,7 @@ pub struct Patch {
 }
 
 /// All of them.
-pub static PATCHES: [Patch; 4] = [
+pub static PATCHES: [Patch; 5] = [
     Patch {
         name: "slice",
         about: "off by one in the slice index: each look-up reads the next slice",
@@ -44,5 +44,12 @@ pub static PATCHES: [Patch; 4] = [
         file: "waiting.bpf.h",
         text: "\tt->waits_in = dsq;\n\tcount_waiting(dsq, 1);\n",
         spoilt: "",
+    },
+    Patch {
+        name: "weight",
+        about: "all tenants with a weight have the same",
+        file: "clock.bpf.h",
+        text: "\treturn ns * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE);\n",
+        spoilt: "\t(void)tenant;\n\treturn ns;\n",
     },
 ];
