@@ -38,35 +38,23 @@ static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
 		q->lost_at_blackout[i] = q->account.lost_ns[i];
 }
 
-/* Under the queue's lock: what it has lost for this cause since its blackout began. */
-static __always_inline u64 lost_in_blackout(const struct queue_ctx *q, int cause)
-{
-	return q->account.lost_ns[cause] - q->lost_at_blackout[cause];
-}
-
-/*
- * Under the queue's lock: counts a missed promise for the cause that took most. Of the time by which the bound was
- * passed, what nothing has been counted for was `cause`.
- */
-static __always_inline void count_missed(struct queue_ctx *q, u32 cause, u64 passed_by)
+/* Under the queue's lock: counts a missed promise for the cause that took most, or for `cause` if none is counted. */
+static __always_inline void count_missed(struct queue_ctx *q, u32 cause)
 {
 	u64 most = 0;
-	u32 worst = cause;
 	int i;
 
-	for (i = 0; i < ROTA_NR_CAUSES; i++)
-		passed_by -= min_time(passed_by, lost_in_blackout(q, i));
 	for (i = 0; i < ROTA_NR_CAUSES; i++) {
-		u64 took = lost_in_blackout(q, i) + (i == cause ? passed_by : 0);
+		u64 lost = q->account.lost_ns[i] - q->lost_at_blackout[i];
 
-		if (took > most) {
-			most = took;
-			worst = i;
+		if (lost > most) {
+			most = lost;
+			cause = i;
 		}
 	}
 	q->account.missed++;
 	for (i = 0; i < ROTA_NR_CAUSES; i++)
-		q->account.missed_by_cause[i] += i == worst;
+		q->account.missed_by_cause[i] += i == cause;
 }
 
 /* Whether the queue is that of a VM's own threads: what a VM is promised, its vCPUs are. */
@@ -88,7 +76,7 @@ static __always_inline void blackout_ends(struct queue_ctx *q, const struct rota
 	if (now - since > q->account.blackout_max_ns)
 		q->account.blackout_max_ns = now - since;
 	if (latency_ns && now - since > latency_ns)
-		count_missed(q, cause, now - since - latency_ns);
+		count_missed(q, cause);
 }
 
 /* A promise that came into force opens the account anew; what was before was not promised. */

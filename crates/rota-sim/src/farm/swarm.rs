@@ -158,7 +158,8 @@ impl Swarm {
             // A bound kernel thread too takes the CPU with the scheduler not asked.
             Cause::HigherClass => &[Deal::Realtime, Deal::Affinity, Deal::Kthread],
             Cause::Interrupt | Cause::Steal => &[Deal::Theft],
-            Cause::Floor => &[Deal::Affinity, Deal::Move],
+            // A late timer ends a turn of the floor in the slot after it.
+            Cause::Floor => &[Deal::Affinity, Deal::Move, Deal::Late],
             // The scheduler's attribution is coarse: what took most of a blackout may be none of what it counts.
             Cause::Rota => {
                 &[Deal::Late, Deal::Affinity, Deal::Move, Deal::Realtime, Deal::Theft, Deal::Kthread]
