@@ -51,6 +51,14 @@ impl CpuMask {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
+    /// Becomes the CPUs that both have. All are of one machine.
+    pub fn set_common(&mut self, one: &CpuMask, other: &CpuMask) {
+        assert_eq!((self.words.len(), one.words.len()), (one.words.len(), other.words.len()));
+        for (word, (a, b)) in self.words.iter_mut().zip(one.words.iter().zip(&other.words)) {
+            *word = a & b;
+        }
+    }
+
     /// Its first CPU.
     pub fn first(&self) -> Option<CpuId> {
         self.next_common(self, CpuId(0))

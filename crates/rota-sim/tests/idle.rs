@@ -287,3 +287,43 @@ fn who_comes_where_somebody_has_waited_is_seen_to_wait() {
         assert!(longest_ns < 21 * MS, "it waited for {longest_ns} ns");
     });
 }
+
+/// A thread may run on some CPUs only, a housekeeping one among them, which idles, too.
+#[test]
+fn who_may_run_on_a_housekeeping_cpu_too_finds_another_that_idles() {
+    apart(|| {
+        let text = r#"
+            [host]
+            cpus = "0-3"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.9
+            latency = "20ms"
+            affinity = "1"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "shared"
+            match = { cgroup = "batch" }
+            "#;
+        let (mut run, mut tenants) = start(text);
+        run.spawn(tenants.thread("web", Hog));
+        let on = |run: &Run, cpus: &[u32]| run.machine.mask(cpus.iter().copied().map(CpuId));
+        let bound = TaskSpec { affinity: Some(on(&run, &[1])), ..tenants.thread("batch", Hog) };
+        let bound = run.spawn(bound);
+        settle(&mut run, &tenants);
+        run.run_until(run.machine.now_ns() + 200 * MS);
+        for _ in 0..20 {
+            let cpus = on(&run, &[0, 1, 2]);
+            run.act(|run| run.set_affinity(bound, cpus));
+            run.run_until(run.machine.now_ns() + MS);
+            let state = run.machine.task(bound).state;
+            assert_eq!(state, State::Running, "it waits beside a CPU that idles");
+            let cpus = on(&run, &[1]);
+            run.act(|run| run.set_affinity(bound, cpus));
+            run.run_until(run.machine.now_ns() + 7 * MS);
+        }
+    });
+}

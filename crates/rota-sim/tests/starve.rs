@@ -6,8 +6,8 @@ use rota_sim::observe::Waits;
 use rota_sim::programs::{Hog, Periodic};
 use rota_sim::rota::Rota;
 use rota_sim::{
-    CgroupId, Costs, CpuId, Program, Resumed, Simulation, State, Step, TaskSpec, Tenants, UnitId, Why, World,
-    apart,
+    CgroupId, Costs, CpuId, Program, Resumed, Script, Simulation, State, Step, TaskSpec, Tenants, UnitId,
+    Why, World, apart,
 };
 
 const MS: u64 = 1_000_000;
@@ -339,5 +339,85 @@ fn a_bound_thread_leaves_shared_tenants_the_floor() {
         let web = tenants.home("web").unit(0);
         let longest_ns = longest_ns(&mut run, web, 10 * S);
         assert!(longest_ns < 2 * S, "{longest_ns} ns");
+    });
+}
+
+/// A hundredth of one CPU, and no more.
+fn small() -> (Run, Tenants) {
+    let (mut run, tenants) = start(&WEB.replace("share = 0.5", "share = 0.01\ncapped = true"));
+    appears(&mut run, &tenants, "web");
+    (run, tenants)
+}
+
+/// Hundreds of threads have slept for long and wake together: each is before one that has not by what they have used,
+/// for a quantum each.
+#[test]
+fn many_threads_share_the_slots_of_a_small_tenant() {
+    apart(|| {
+        let (mut run, mut tenants) = small();
+        let sleeper = || {
+            Script::new(async move |thread| {
+                thread.compute(MS / 100).await;
+                thread.sleep(20 * S).await;
+                thread.compute(100 * S).await;
+            })
+        };
+        for _ in 0..300 {
+            run.spawn(tenants.thread("web", sleeper()));
+        }
+        let awake = TaskSpec { unit: UnitId(9), ..tenants.thread("web", Hog) };
+        run.spawn(awake);
+        let longest_ns = longest_ns(&mut run, UnitId(9), 60 * S);
+        assert!(longest_ns < 12 * S, "{longest_ns} ns");
+    });
+}
+
+/// A thread that has not run yet does not go back to the end each time that its affinity changes.
+#[test]
+fn who_is_new_keeps_its_place_when_its_affinity_changes() {
+    apart(|| {
+        let (mut run, mut tenants) = small();
+        for _ in 0..20 {
+            run.spawn(tenants.thread("web", Hog));
+        }
+        run.run_until(run.machine.now_ns() + S);
+        let new = TaskSpec { unit: UnitId(9), ..tenants.thread("web", Hog) };
+        let new = run.spawn(new);
+        let spawned_ns = run.machine.now_ns();
+        while run.machine.task(new).used_ns == 0 {
+            run.run_until(run.machine.now_ns() + 10 * MS);
+            let everywhere = run.machine.mask([CpuId(0)]);
+            run.act(|run| run.set_affinity(new, everywhere));
+            assert!(run.machine.now_ns() < spawned_ns + 4 * S, "it waits behind all others");
+        }
+    });
+}
+
+/// A thread that has waited for long enough to come before all others, where next to nothing is left, comes to another
+/// tenant before anybody has seen that.
+#[test]
+fn who_is_overdue_and_changes_tenants_is_not_forgotten() {
+    apart(|| {
+        let mut text = WEB.to_owned();
+        for name in ["crowd", "other"] {
+            text += &format!(
+                "[[tenant]]\nname = \"{name}\"\nclass = \"shared\"\nmatch = {{ cgroup = \"{name}\" }}\n"
+            );
+        }
+        let (mut run, mut tenants) = start(&text);
+        for (name, threads) in [("web", 1), ("crowd", 400), ("other", 100)] {
+            appears(&mut run, &tenants, name);
+            for _ in 0..threads {
+                run.spawn(tenants.thread(name, Hog));
+            }
+        }
+        let late = TaskSpec { unit: UnitId(9), ..tenants.thread("crowd", Hog) };
+        let late = run.spawn(late);
+        run.run_until(run.machine.now_ns() + 5_050 * MS);
+        assert_eq!(run.machine.task(late).used_ns, 0, "it does not wait");
+        let other = tenants.home("other").cgroup;
+        run.act(|run| run.set_cgroup(late, other));
+        let longest_ns = longest_ns(&mut run, UnitId(9), 40 * S);
+        assert!(longest_ns < 15 * S, "{longest_ns} ns");
     });
 }

@@ -76,7 +76,7 @@ int rehome(struct rota_rehome *arg)
 		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))
 			front_is_gone(t);
 		if (!stays)
-			scx_bpf_dsq_move_set_vtime(&it, t && t->in_line ? t->tag : 0);
+			scx_bpf_dsq_move_set_vtime(&it, t && (t->in_line || t->overdue) ? t->tag : 0);
 		if (scx_bpf_dsq_move_vtime(&it, p, target, 0)) {
 			moved++;
 			continue;

@@ -512,11 +512,13 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 
 	t->tag = f ? f->clock : 0;
 	cpu = fair_cpu(p, t, enq_flags, now);
-	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	place_among_siblings(p, t, q);
+	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	c = cpu_ctx(cpu);
 	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
-	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) ? t->vtime : t->tag, enq_flags);
+	/* One that was overdue already before it was changed is called by nobody again. */
+	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS,
+			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
 }
 
 /* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */

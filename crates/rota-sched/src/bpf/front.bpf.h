@@ -80,7 +80,7 @@ static __always_inline u64 tag_in_line(struct task_ctx *t, u64 tag, u64 now)
 	return t->overdue ? t->queued_since - OVERDUE_FIRST : tag;
 }
 
-/* Who has become overdue in a dispatch queue of shared tenants, be it behind a front, goes to its head. */
+/* Who has become overdue in a dispatch queue, be it behind a front, goes to its head. */
 static __always_inline void call_overdue(u64 dsq)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -114,6 +114,24 @@ static __always_inline bool shall_call(u64 *called, u64 now)
 	u64 last = *called;
 
 	return now - last > ROTA_FLOOR_WAIT_NS && __sync_val_compare_and_swap(called, last, now) == last;
+}
+
+/*
+ * The same for who waits for slots of a tenant, as one begins: of many siblings in a small share each would have its
+ * turn by what it has used, a quantum more or less, and that may be half a minute of slots for each second of turns.
+ */
+__noinline int call_siblings(u32 tenant_id)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_ctx *f = fair_ctx(tenant_id);
+	u64 dsq;
+
+	if (!tenant || !f || !shall_call(&f->called, bpf_ktime_get_ns()))
+		return 0;
+	dsq = DSQ_QUEUE(tenant->first_queue);
+	if (scx_bpf_dsq_nr_queued(dsq) > 0)
+		call_overdue(dsq);
+	return 0;
 }
 
 /* The tenant's next thread becomes its front in a domain, if there is one. */

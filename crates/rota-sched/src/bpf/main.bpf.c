@@ -92,7 +92,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
 	struct queue_ctx *q;
-	u64 now, dsq;
+	u64 now, dsq, place;
 	u32 cpu, level;
 	bool sent;
 
@@ -121,7 +121,10 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		dsq = idle_background_dsq(p, dsq);
 	begins_to_wait(t, dsq);
-	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place_in_line(p, t, q, dsq, now), enq_flags);
+	place = place_in_line(p, t, q, dsq, now);
+	t->queued_since = t->queued_since ?: now;
+	t->overdue = false;
+	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place, enq_flags);
 	cpu = scx_bpf_task_cpu(p);
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
 		tell_level((u32)dsq, ROTA_LEVEL_SHARED); /* whatever its tenant has elsewhere */
@@ -289,7 +292,8 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	if (goes_on_anyway(c, cpu, prev, c->now))
 		return;
 	settle_prev(prev, c, cpu, c->now);
-	follow_slots(c, cpu, c->now);
+	if (follow_slots(c, cpu, c->now) && c->slot_tenant != ROTA_NONE)
+		call_siblings(c->slot_tenant);
 	c->prev_dsq = dsq_of_prev(prev, cpu, c->buffer, c->now);
 	finds = c->housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
 	hold_claimed(c);
@@ -482,10 +486,17 @@ s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args 
 static __always_inline s32 init_cpu(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct bpf_cpumask *both;
 	s32 error;
 
 	if (!c)
 		return -EINVAL;
+	both = bpf_cpumask_create();
+	if (!both)
+		return -ENOMEM;
+	both = bpf_kptr_xchg(&c->both, both);
+	if (both)
+		bpf_cpumask_release(both);
 	c->number = cpu;
 	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
 	fair_seat(c);

@@ -63,8 +63,8 @@ struct fair_ctx {
 	u64 clock;   /* its service by its weight */
 	u64 booked;  /* the same of what CPUs are about to give it */
 	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
-	u64 called;  /* when those of its threads were last looked for that are overdue behind a front */
-	u64 second;  /* a reserved tenant's clock: what it had beyond its slots, by what it reserves */
+	u64 called; /* when those of its threads were last looked for that are overdue, behind a front or for its slots */
+	u64 second; /* a reserved tenant's clock: what it had beyond its slots, by what it reserves */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* CPUs of a domain of which others know by a bit whom they serve: all, if the machine is known (domains.rs). */
@@ -188,7 +188,8 @@ struct cpu_ctx {
 	struct floor background;
 	struct floor pinned;
 	struct floor shared;
-	u32 floor_line; /* which of the three the present turn is of, if it is the floor's */
+	u32 floor_line;			 /* which of the three the present turn is of, if it is the floor's */
+	struct bpf_cpumask __kptr *both; /* scratch, of an operation that this CPU carries out: see idle_cpu_of */
 	/* Accounts. */
 	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
 	u64 idle_since;	  /* idle since then; 0: not now */
@@ -223,8 +224,8 @@ struct task_ctx {
 	u64 finish;	  /* of the last one */
 	u64 in_line;	  /* the line in which it is the front: see IN_LINE; 0: none */
 	u64 waits_since;  /* as the front */
-	u64 queued_since; /* for its turn, as a shared tenant's; 0: it runs, or has not waited since */
-	bool overdue;	  /* its tag is not its tenant's clock: see tag_in_line */
+	u64 queued_since; /* for its turn; 0: it runs, or has not waited since */
+	bool overdue;	  /* it stands before all that are not, whatever its tenant and it have had: see tag_in_line */
 	u64 waits_in;	  /* where it is counted: see waiting.bpf.h; 0: it does not wait */
 	u32 rehomed;	  /* it is counted in nr_rehomed */
 };

@@ -11,16 +11,6 @@
 #include "account.bpf.h"
 #include "place.bpf.h"
 
-/* A CPU that was picked as idle counts as busy until it idles anew: one that is not used is made to. */
-static __always_inline u32 picked_cpu(s32 cpu, bool is_used)
-{
-	if (cpu < 0)
-		return ROTA_NONE;
-	if (!is_used)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	return is_used ? cpu : ROTA_NONE;
-}
-
 /* Whether the CPU's sibling idles, if it has one. */
 static __always_inline bool sibling_idles(u32 cpu)
 {
@@ -44,18 +34,40 @@ static __always_inline s32 idle_cpu(const struct cpumask *mask, u32 own, bool ow
 	return cpu < 0 ? scx_bpf_pick_idle_cpu(mask, 0) : cpu;
 }
 
+/*
+ * An idle CPU of `set` on which the task may run, or ROTA_NONE. Those of both are sought at once: of the set alone, or of
+ * the task's alone, one might be found that is of no use, though others idle.
+ */
+static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask *set, bool own_fits)
+{
+	struct cpu_ctx *here = cpu_ctx(bpf_get_smp_processor_id());
+	struct bpf_cpumask *both;
+	s32 cpu;
+
+	if (p->nr_cpus_allowed >= nr_host_cpus) {
+		cpu = idle_cpu((const struct cpumask *)set, scx_bpf_task_cpu(p), own_fits);
+		return cpu < 0 ? ROTA_NONE : cpu;
+	}
+	both = here ? here->both : NULL;
+	if (!both)
+		return ROTA_NONE;
+	bpf_cpumask_and(both, (const struct cpumask *)set, p->cpus_ptr);
+	cpu = idle_cpu((const struct cpumask *)both, scx_bpf_task_cpu(p), own_fits);
+	return cpu < 0 ? ROTA_NONE : cpu;
+}
+
 /* An idle CPU on which the system's task may run, or ROTA_NONE. */
 static __always_inline u32 idle_housekeeping_cpu(struct task_struct *p)
 {
 	u32 own = scx_bpf_task_cpu(p);
-	bool own_fits = is_housekeeping(own) && may_run_on(p, own);
-	struct bpf_cpumask *mask = housekeeping_mask;
-	s32 cpu;
+	struct bpf_cpumask *mask;
+	bool own_fits;
 
-	if (!mask)
+	if (is_held(p))
 		return ROTA_NONE;
-	cpu = idle_cpu((const struct cpumask *)mask, own, own_fits);
-	return picked_cpu(cpu, cpu >= 0 && may_run_on(p, cpu));
+	own_fits = is_housekeeping(own) && may_run_on(p, own);
+	mask = housekeeping_mask; /* read after that, which ends a section of RCU */
+	return mask ? idle_cpu_of(p, mask, own_fits) : ROTA_NONE;
 }
 
 /* An idle CPU on which a shared tenant's task may run, or ROTA_NONE. */
@@ -63,24 +75,16 @@ static __always_inline u32 idle_open_cpu(struct task_struct *p)
 {
 	u32 own = scx_bpf_task_cpu(p);
 	struct bpf_cpumask *mask;
-	struct cpu_ctx *c;
 	bool own_fits;
-	s32 cpu;
 
 	if (is_held(p))
 		return ROTA_NONE;
 	own_fits = may_run_on(p, own);
-	mask = open_mask; /* read after that, which ends a section of RCU */
+	mask = open_mask; /* as above */
 	if (!mask)
 		return ROTA_NONE;
 	own_fits = own_fits && bpf_cpumask_test_cpu(own, (const struct cpumask *)mask);
-	if (p->nr_cpus_allowed >= nr_host_cpus) {
-		cpu = idle_cpu((const struct cpumask *)mask, own, own_fits);
-		return picked_cpu(cpu, cpu >= 0);
-	}
-	cpu = idle_cpu(p->cpus_ptr, own, own_fits);
-	c = cpu >= 0 ? cpu_ctx(cpu) : NULL;
-	return picked_cpu(cpu, c && !c->housekeeping && !c->exclusive);
+	return idle_cpu_of(p, mask, own_fits);
 }
 
 /* Somebody waits in a line, for whichever CPU comes: one that idles is told, if there is one. */

@@ -16,6 +16,8 @@ const CREDIT_NS: u64 = 100_000_000;
 /// Nobody's turn is longer; each of the others may be in the middle of one, and then begin another.
 const TURN_NS: u64 = 4_000_000;
 
+const HUNDREDTH_PPB: u64 = 10_000_000;
+
 /// A vCPU that waits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
@@ -53,10 +55,12 @@ fn vcpu_of(threads: &Threads, owner: Owner) -> Option<u32> {
     owner.vcpu.or_else(|| (threads.vcpus(owner.tenant) == 1).then_some(0))
 }
 
-/// A tenant's part of what is left, in parts per billion of a CPU.
+/// A tenant's part of what is left, in parts per billion of a CPU: whole hundredths, one at least, of the reservation
+/// that the scheduler was told last, which no table need have yet, if it was told one.
 fn part_ppb(threads: &Threads, vcpu: &Vcpu) -> u64 {
-    let ppb = u64::from(vcpu.reservation.share.ppb()) * u64::from(threads.vcpus(vcpu.tenant).max(1));
-    ppb.max(10_000_000)
+    let reservation = threads.reservation(vcpu.tenant).unwrap_or(vcpu.reservation);
+    let ppb = u64::from(reservation.share.ppb()) * u64::from(threads.vcpus(vcpu.tenant).max(1));
+    ppb.max(HUNDREDTH_PPB) / HUNDREDTH_PPB * HUNDREDTH_PPB
 }
 
 /// How long the others of a CPU may run while one of them waits, whose tenant has had so much elsewhere since: what

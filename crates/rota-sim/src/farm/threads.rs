@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_model::{Class, TenantId};
+use rota_model::{Class, Reservation, TenantId};
 use rota_sched::TenantSpec;
 
 use crate::ids::{CpuId, TaskId};
@@ -202,6 +202,14 @@ impl Threads {
     /// How many vCPUs with a reservation the scheduler was told that a tenant has; a table may still have others.
     pub fn vcpus(&self, tenant: TenantId) -> u32 {
         self.counts.get(tenant as usize).map_or(0, |counts| counts.reserved)
+    }
+
+    /// The reservation of each vCPU that the scheduler was told that a tenant has; a table may still have others.
+    pub fn reservation(&self, tenant: TenantId) -> Option<Reservation> {
+        match self.specs.get(&tenant)?.class {
+            Class::Reserved(reservation) => Some(reservation),
+            _ => None,
+        }
     }
 
     /// Whether the scheduler was told that a tenant has a weight, and no reservation.

@@ -63,6 +63,11 @@ extern "C" fn bpf_ktime_get_ns() -> u64 {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn bpf_get_smp_processor_id() -> u32 {
+    context().kernel.machine.this_cpu().0
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn bpf_get_current_task_btf() -> *mut TaskStruct {
     let context = context();
     let cpu = context.kernel.machine.this_cpu();
@@ -180,6 +185,14 @@ extern "C" fn bpf_cpumask_set_cpu(cpu: u32, mask: *mut CpuMask) {
 extern "C" fn bpf_cpumask_test_cpu(cpu: u32, mask: *const CpuMask) -> bool {
     // SAFETY: one that the scheduler has made, or a task's.
     unsafe { &*mask }.has(CpuId(cpu))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_cpumask_and(both: *mut CpuMask, a: *const CpuMask, b: *const CpuMask) -> bool {
+    // SAFETY: `both` is one that the scheduler has made, and neither of the others, which are that or a task's.
+    unsafe { (*both).set_common(&*a, &*b) };
+    // SAFETY: as above.
+    unsafe { (*both).first() }.is_some()
 }
 
 #[unsafe(no_mangle)]

@@ -59,6 +59,7 @@ struct bpf_timer;
 void *bpf_task_storage_get(void *map, struct task_struct *task, void *value, u64 flags);
 struct task_struct *bpf_get_current_task_btf(void);
 u64 bpf_ktime_get_ns(void);
+u32 bpf_get_smp_processor_id(void);
 long bpf_timer_init(struct bpf_timer *timer, void *map, u64 flags);
 long bpf_timer_set_callback(struct bpf_timer *timer, void *callback);
 long bpf_timer_start(struct bpf_timer *timer, u64 at, u64 flags);
