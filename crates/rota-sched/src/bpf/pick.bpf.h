@@ -30,8 +30,8 @@ static __always_inline u64 quantum(u32 siblings)
 /*
  * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum, whoever
  * slept, or had the CPU while nobody else wanted it. Who is new is a ms behind: before those that wait, ever more
- * processes of a script would keep them waiting for ever. It is so once: one whose affinity changes as it waits keeps its
- * place.
+ * processes of a script would keep them waiting for ever. So it is placed once: one whose affinity changes as it waits
+ * keeps its place.
  */
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {

@@ -136,6 +136,8 @@ static __always_inline void find_owner(struct cpu_ctx *c, u32 cpu, const struct 
 /* Brings the CPU's idea of its slot up to date. */
 static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
 {
+	if (c->slot_epoch != live.membership_epoch)
+		c->unwanted = 0; /* marks that it has left for wakers may be a former queue's */
 	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu &&
 	    owner->generation == c->slot_generation) {
 		c->slot_end = owner->end_ns;

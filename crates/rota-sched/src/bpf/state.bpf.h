@@ -63,8 +63,8 @@ struct fair_ctx {
 	u64 clock;   /* its service by its weight */
 	u64 booked;  /* the same of what CPUs are about to give it */
 	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
-	u64 called; /* when those of its threads were last looked for that are overdue, behind a front or for its slots */
-	u64 second; /* a reserved tenant's clock: what it had beyond its slots, by what it reserves */
+	u64 called;  /* when those were last looked for who are overdue behind a front, or in its slots */
+	u64 second;  /* a reserved tenant's clock: what it had beyond its slots, by what it reserves */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* CPUs of a domain of which others know by a bit whom they serve: all, if the machine is known (domains.rs). */
@@ -225,7 +225,7 @@ struct task_ctx {
 	u64 in_line;	  /* the line in which it is the front: see IN_LINE; 0: none */
 	u64 waits_since;  /* as the front */
 	u64 queued_since; /* for its turn; 0: it runs, or has not waited since */
-	bool overdue;	  /* it stands before all that are not, whatever its tenant and it have had: see tag_in_line */
+	bool overdue;	  /* it comes before all that are not, whatever it has had: see tag_in_line */
 	u64 waits_in;	  /* where it is counted: see waiting.bpf.h; 0: it does not wait */
 	u32 rehomed;	  /* it is counted in nr_rehomed */
 };

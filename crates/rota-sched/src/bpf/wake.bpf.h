@@ -35,8 +35,8 @@ static __always_inline s32 idle_cpu(const struct cpumask *mask, u32 own, bool ow
 }
 
 /*
- * An idle CPU of `set` on which the task may run, or ROTA_NONE. Those of both are sought at once: of the set alone, or of
- * the task's alone, one might be found that is of no use, though others idle.
+ * An idle CPU of `set` on which the task may run, or ROTA_NONE. What both allow is looked at: of the set alone, or of
+ * what the task may alone, one might be found that is of no use, though others idle.
  */
 static __always_inline u32 idle_cpu_of(struct task_struct *p, struct bpf_cpumask *set, bool own_fits)
 {
