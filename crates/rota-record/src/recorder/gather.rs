@@ -86,17 +86,16 @@ impl Gathered {
         self.len() == 0
     }
 
-    /// Threads, and what happened to them from `began_ns` on for so long, ascending by time.
+    /// Threads, and what happened to them from `began_ns` on for so long, ascending by time. What was told before is told
+    /// in part: the recorder's programs begin one after the other, and switches are seen without the wake-ups between.
     pub fn finish(mut self, began_ns: u64, duration_ns: u64) -> (Vec<Seen>, Vec<Event>) {
         self.events.sort_by_key(Told::at_ns);
         let mut telling = Telling::default();
         for told in &self.events {
             match told {
                 Told::Introduction(_, place) => telling.meet(&self.introductions[*place]),
-                Told::Event(event) => {
-                    let at_ns = event.at_ns.saturating_sub(began_ns).min(duration_ns);
-                    telling.event(at_ns, event);
-                }
+                Told::Event(event) if event.at_ns < began_ns => telling.forget(event),
+                Told::Event(event) => telling.event((event.at_ns - began_ns).min(duration_ns), event),
             }
         }
         (telling.threads, telling.events)
@@ -145,6 +144,13 @@ impl Telling {
             BY_TIMER => Cause::Timer,
             ..=0 => Cause::Outside,
             tid => Cause::Thread(self.thread(tid)),
+        }
+    }
+
+    /// Of what was before the beginning: another thread may have the id from now on.
+    fn forget(&mut self, raw: &RawEvent) {
+        if (raw.kind, raw.how) == (SWITCH, EXITS) {
+            self.living.remove(&raw.tid);
         }
     }
 
@@ -259,6 +265,20 @@ mod tests {
             (first.rank, first.cpus.as_ref().unwrap().to_string()),
             (Rank::Ordinary(5), "65-66".into())
         );
+    }
+
+    #[test]
+    fn what_was_before_the_beginning_is_not_told() {
+        let (threads, events) = gathered(&[
+            thread(900, 40, b"gone"),
+            event(910, SWITCH, 40, 41, EXITS),
+            event(920, SWITCH, 41, 42, 1),
+            thread(950, 40, b"here"),
+            event(1_010, RUNS, 40, 0, 0),
+        ]);
+        let names: Vec<&str> = threads.iter().map(|thread| thread.name.as_str()).collect();
+        assert_eq!(names, ["gone", "here"]);
+        assert_eq!(events, [Event { at_ns: 10, what: What::Runs { cpu: 3, thread: 1 } }]);
     }
 
     #[test]
