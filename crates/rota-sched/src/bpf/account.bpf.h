@@ -341,8 +341,10 @@ __noinline int blackout_restarts(u32 queue, u32 tenant_id, u64 now)
 		return 0;
 	bpf_spin_lock(&q->lock);
 	if (!q->nr_running && q->blackout_since) {
-		if (tenant)
+		if (tenant) {
+			follow_promise(q, tenant->promised_from);
 			blackout_ends(q, tenant, queue, ROTA_CAUSE_ROTA, now);
+		}
 		blackout_begins(q, now);
 	}
 	bpf_spin_unlock(&q->lock);
