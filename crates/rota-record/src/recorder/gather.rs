@@ -86,8 +86,10 @@ impl Gathered {
         self.len() == 0
     }
 
-    /// Threads, and what happened to them from `began_ns` on for so long, ascending by time. What was told before is told
-    /// in part: the recorder's programs begin one after the other, and switches are seen without the wake-ups between.
+    /// Threads, and what happened to them from `began_ns` on for so long, ascending by time.
+    ///
+    /// What was before was seen in part: the recorder's programs begin one after the other, and switches are told
+    /// without the wake-ups between.
     pub fn finish(mut self, began_ns: u64, duration_ns: u64) -> (Vec<Seen>, Vec<Event>) {
         self.events.sort_by_key(Told::at_ns);
         let mut telling = Telling::default();
