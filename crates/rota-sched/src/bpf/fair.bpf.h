@@ -512,7 +512,7 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 
 	t->tag = f ? f->clock : 0;
 	cpu = fair_cpu(p, t, enq_flags, now);
-	place_among_siblings(p, t, q);
+	place_among_siblings(p, t, q); /* before it is noted that it waits: only who has not waited yet is new */
 	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	c = cpu_ctx(cpu);
 	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
