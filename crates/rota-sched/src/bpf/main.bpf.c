@@ -294,6 +294,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	settle_prev(prev, c, cpu, c->now);
 	if (follow_slots(c, cpu, c->now) && c->slot_tenant != ROTA_NONE)
 		call_siblings(c->slot_tenant);
+	pass_on_taken(c);
 	c->prev_dsq = dsq_of_prev(prev, cpu, c->buffer, c->now);
 	finds = c->housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
 	hold_claimed(c);

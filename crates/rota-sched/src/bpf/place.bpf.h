@@ -366,7 +366,20 @@ static __always_inline bool take_dozing(struct task_struct *p, struct cpu_ctx *c
 	if (!t || !c->dozes || until < now + ROTA_LATE_MIN_NS || !__sync_lock_test_and_set(&c->dozes, 0))
 		return false;
 	t->took_mark = true;
+	__sync_lock_test_and_set(&c->taken_for, t->m.tenant + 1);
 	return true;
+}
+
+/*
+ * The CPU dozed in a slot, and a thread was sent to it. If it comes only when that slot is over, be it that interrupts
+ * had it, another one is told: nobody else was.
+ */
+static __always_inline void pass_on_taken(struct cpu_ctx *c)
+{
+	u32 taken = c->taken_for ? __sync_lock_test_and_set(&c->taken_for, 0) : 0;
+
+	if (taken && taken - 1 != c->slot_tenant)
+		pass_on(taken - 1, c->now);
 }
 
 /*

@@ -147,6 +147,11 @@ impl Service {
         self.spare.had_ns(tenant)
     }
 
+    /// So much of that while interrupts or the hypervisor had the CPU, and no scheduler could give it to others.
+    pub fn kept_ns(&self, tenant: TenantId) -> u64 {
+        self.spare.kept_ns(tenant)
+    }
+
     /// The table in force.
     pub fn table(&self, now_ns: u64) -> Option<&Rc<Timetable>> {
         self.tables.iter().rev().find(|table| table.from_ns <= now_ns)
@@ -288,7 +293,7 @@ impl Service {
         let serves = |thread: &Thread| slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index));
         let beyond = runs.filter(|thread| !serves(thread));
         if let Some(thread) = beyond {
-            self.spare.had(thread.owner.tenant, ns);
+            self.spare.had(thread.owner.tenant, ns, away);
         }
         let is_excused = away || watch.overtaken || self.over || self.is_daemon_held(at_ns);
         let Some(table) = table.as_ref().filter(|_| !is_excused) else {
@@ -306,7 +311,7 @@ impl Service {
                 && !self.is_kept_elsewhere(table, slot.tenant, at_ns)
         });
         let overdrawn = beyond.filter(|thread| thread.free && is_capped(table, thread));
-        let idle_for = if runs.is_none() { self.local_that_waits(table, cpu) } else { None };
+        let idle_for = if runs.is_none() { self.local_that_waits(table, cpu, at_ns) } else { None };
         let unfair = beyond.and_then(|thread| self.spare.serves(&self.threads, table, cpu, &thread, ns));
         let watch = &mut self.cpus[cpu];
         let lasts = |lasted_ns: &mut u64, goes_on: bool| {
@@ -356,10 +361,11 @@ impl Service {
 
     /// A tenant that may have what is left on this CPU, has nothing on another, and waits. One with several vCPUs may
     /// wait for any of its CPUs, and is told of one.
-    fn local_that_waits(&self, table: &Timetable, cpu: usize) -> Option<TenantId> {
+    fn local_that_waits(&self, table: &Timetable, cpu: usize, at_ns: u64) -> Option<TenantId> {
         let waits = |vcpu: &&u32| {
             let vcpu = &table.vcpus[**vcpu as usize];
             self.threads.sole_waits(vcpu.tenant, vcpu.index)
+                && !self.is_kept_elsewhere(table, vcpu.tenant, at_ns)
         };
         table.locals(cpu).iter().find(waits).map(|vcpu| table.vcpus[*vcpu as usize].tenant)
     }

@@ -48,6 +48,8 @@ pub struct Spare {
     rested_ns: Vec<Vec<u64>>,
     /// What each tenant had on all CPUs beyond its slots: a tenant with several vCPUs gets its part wherever it can.
     had_ns: Vec<u64>,
+    /// So much of that while interrupts or the hypervisor had the CPU.
+    kept_ns: Vec<u64>,
 }
 
 /// Which vCPU a thread is, if it is one alone.
@@ -80,7 +82,7 @@ fn allowed_ns<'a>(
 impl Spare {
     pub fn new(cpus: u32) -> Spare {
         let cpus = vec![Line::default(); cpus as usize];
-        Spare { cpus, rested_ns: Vec::new(), had_ns: Vec::new() }
+        Spare { cpus, rested_ns: Vec::new(), had_ns: Vec::new(), kept_ns: Vec::new() }
     }
 
     /// Begins anew.
@@ -93,14 +95,20 @@ impl Spare {
         self.cpus[cpu].waits.clear();
     }
 
-    /// A thread of the tenant has run for so long, in no slot of its own.
-    pub fn had(&mut self, tenant: TenantId, ns: u64) {
+    /// A thread of the tenant has run for so long, in no slot of its own; or has had a CPU that was away.
+    pub fn had(&mut self, tenant: TenantId, ns: u64, away: bool) {
         *place_of(&mut self.had_ns, tenant as usize) += ns;
+        *place_of(&mut self.kept_ns, tenant as usize) += if away { ns } else { 0 };
     }
 
     /// What a tenant has had in no slot of its own, in ns.
     pub fn had_ns(&self, tenant: TenantId) -> u64 {
         self.had_ns.get(tenant as usize).copied().unwrap_or(0)
+    }
+
+    /// So much of that it had as nobody could take the CPU from it, which was away.
+    pub fn kept_ns(&self, tenant: TenantId) -> u64 {
+        self.kept_ns.get(tenant as usize).copied().unwrap_or(0)
     }
 
     /// A slot begins or ends, for which a timer may be late.

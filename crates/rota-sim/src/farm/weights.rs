@@ -22,7 +22,20 @@ const OWED_NS: u64 = 200_000_000;
 /// What each tenant with a weight had, in ns, and when that was.
 struct Count {
     at_ns: u64,
-    had_ns: BTreeMap<TenantId, u64>,
+    had: BTreeMap<TenantId, Had>,
+}
+
+/// What a tenant had: of all, so much while nobody could take the CPU from it. That counts for whoever had it, as it
+/// does for the scheduler, and is no reason for others to complain.
+struct Had {
+    ns: u64,
+    kept_ns: u64,
+}
+
+impl Had {
+    fn of(service: &Service, tenant: TenantId) -> Had {
+        Had { ns: service.had_ns(tenant), kept_ns: service.kept_ns(tenant) }
+    }
 }
 
 /// Who looks.
@@ -55,18 +68,19 @@ impl Weights {
             return Ok(());
         }
         let weights: BTreeMap<TenantId, u32> = service.threads().weights().collect();
-        let had_ns = weights.keys().map(|&tenant| (tenant, service.had_ns(tenant))).collect();
-        self.counts.push_back(Count { at_ns: now_ns, had_ns });
+        let had = weights.keys().map(|&tenant| (tenant, Had::of(service, tenant))).collect();
+        self.counts.push_back(Count { at_ns: now_ns, had });
         for (tenant, since_ns) in waiting_since(service) {
             let Some(&weight) = weights.get(&tenant) else { continue };
             let first = self.counts.partition_point(|count| count.at_ns < since_ns);
             let Some(first) = self.counts.get(first) else { continue };
-            let had = |tenant| service.had_ns(tenant) - first.had_ns[&tenant];
+            let had = |tenant| service.had_ns(tenant) - first.had[&tenant].ns;
+            let kept = |tenant| service.kept_ns(tenant) - first.had[&tenant].kept_ns;
             let own = by_weight(had(tenant), weight);
             for (&to, &other) in weights.iter().filter(|(to, _)| **to != tenant) {
                 let rest = weights.iter().filter(|(rest, _)| **rest != to).map(|(_, weight)| *weight);
                 let lightest = rest.min().unwrap_or(weight);
-                if by_weight(had(to), other) > own + self.allowed(weight, other, lightest) {
+                if by_weight(had(to) - kept(to), other) > own + self.allowed(weight, other, lightest) {
                     let fault = Fault::Outweighed { tenant, to, ns: now_ns - first.at_ns };
                     return Err(Finding { at_ns: now_ns, fault });
                 }
