@@ -62,7 +62,7 @@ pub struct Faults {
     moved: Vec<(TaskId, CgroupId)>,
     bound: Vec<TaskId>,
     began_ns: u64,
-    /// What each CPU was given to do that no scheduler can stop.
+    /// What each CPU was given to do that no scheduler can stop; the first one's is all CPUs' if CPUs may go.
     taken_ns: Vec<u64>,
 }
 
@@ -181,7 +181,9 @@ impl Faults {
     /// Whether a CPU can be taken for so long, which then is counted.
     fn takes(&mut self, scene: &Scene, cpu: CpuId, ns: u64) -> bool {
         let most_ns = (scene.now_ns() - self.began_ns) / 2 + TAKEN_AT_ONCE_NS;
-        let taken_ns = &mut self.taken_ns[cpu.index()];
+        // Where CPUs go, what was to be done there is done on those that are left, be it one.
+        let account = if scene.swarm.has(Deal::Hotplug) { 0 } else { cpu.index() };
+        let taken_ns = &mut self.taken_ns[account];
         let fits = *taken_ns + ns <= most_ns;
         *taken_ns += if fits { ns } else { 0 };
         fits
