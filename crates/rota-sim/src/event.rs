@@ -25,6 +25,11 @@ const NOWHERE: u32 = u32::MAX;
 struct Entry(u128);
 
 impl Entry {
+    /// Before all others: what was here has been taken.
+    const TAKEN: Entry = Entry(0);
+    /// After all others: nothing is here.
+    const NONE: Entry = Entry(u128::MAX);
+
     fn new(time_ns: u64, order: u64, slot: Slot) -> Entry {
         Entry(u128::from(time_ns) << 64 | u128::from(order << SLOT_BITS | u64::from(slot.0)))
     }
@@ -38,13 +43,33 @@ impl Entry {
     }
 }
 
+/// Nodes with one parent, in a cache line of their own. Those beyond the end of the heap are [`Entry::NONE`].
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Siblings([Entry; WIDTH]);
+
+/// The place of the root: the last one of its line, so that its children begin the next one.
+const ROOT: usize = WIDTH - 1;
+
 /// The heap.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EventQueue {
-    heap: Vec<Entry>,
+    heap: Vec<Siblings>,
+    /// The place after the last one.
+    end: usize,
+    /// What was first has been taken, and its place holds [`Entry::TAKEN`]: what is set next may have it. Mostly
+    /// something is set when something has happened, which saves filling the place from the end of the heap.
+    hole: bool,
     places: Vec<u32>,
     free: Vec<Slot>,
     order: u64,
+}
+
+impl Default for EventQueue {
+    fn default() -> EventQueue {
+        let heap = vec![Siblings([Entry::NONE; WIDTH])];
+        EventQueue { heap, end: ROOT, hole: false, places: Vec::new(), free: Vec::new(), order: 0 }
+    }
 }
 
 impl EventQueue {
@@ -69,9 +94,13 @@ impl EventQueue {
         assert!(self.order < 1 << (64 - SLOT_BITS), "more events in one run than can be numbered");
         let entry = Entry::new(time_ns, self.order, slot);
         match self.places[slot.0 as usize] {
+            NOWHERE if std::mem::take(&mut self.hole) => self.sink(ROOT, entry),
             NOWHERE => {
-                self.heap.push(entry);
-                self.rise(self.heap.len() - 1, entry);
+                self.end += 1;
+                if self.end > self.heap.len() * WIDTH {
+                    self.heap.push(Siblings([Entry::NONE; WIDTH]));
+                }
+                self.rise(self.end - 1, entry);
             }
             place => self.settle(place as usize, entry),
         }
@@ -81,34 +110,52 @@ impl EventQueue {
     pub fn cancel(&mut self, slot: Slot) {
         let place = self.places[slot.0 as usize];
         if place != NOWHERE {
-            self.take(place as usize);
+            self.places[slot.0 as usize] = NOWHERE;
+            self.fill(place as usize);
         }
     }
 
     /// When `slot` happens; `None` if it is not set.
     pub fn time_of(&self, slot: Slot) -> Option<u64> {
         let place = self.places[slot.0 as usize];
-        (place != NOWHERE).then(|| self.heap[place as usize].time_ns())
+        (place != NOWHERE).then(|| self.at(place as usize).time_ns())
     }
 
     /// Takes what happens next, if it does so by `until_ns`.
     pub fn pop(&mut self, until_ns: u64) -> Option<(u64, Slot)> {
-        let first = *self.heap.first().filter(|first| first.time_ns() <= until_ns)?;
-        self.take(0);
+        if std::mem::take(&mut self.hole) {
+            self.fill(ROOT);
+        }
+        let first = self.at(ROOT);
+        if self.end == ROOT || first.time_ns() > until_ns {
+            return None;
+        }
+        self.places[first.slot()] = NOWHERE;
+        self.hole = true;
+        *self.at_mut(ROOT) = Entry::TAKEN;
         Some((first.time_ns(), Slot(first.slot() as u32)))
     }
 
-    fn take(&mut self, place: usize) {
-        self.places[self.heap[place].slot()] = NOWHERE;
-        let last = self.heap.pop().expect("there is something at `place`");
-        if place < self.heap.len() {
+    /// What is at `place` no longer is: the last one gets it, or wherever below or above it belongs.
+    fn fill(&mut self, place: usize) {
+        self.end -= 1;
+        let last = std::mem::replace(self.at_mut(self.end), Entry::NONE);
+        if place < self.end {
             self.settle(place, last);
         }
     }
 
+    fn at(&self, place: usize) -> Entry {
+        self.heap[place / WIDTH].0[place % WIDTH]
+    }
+
+    fn at_mut(&mut self, place: usize) -> &mut Entry {
+        &mut self.heap[place / WIDTH].0[place % WIDTH]
+    }
+
     /// Puts `entry` at `place` or wherever below or above it belongs.
     fn settle(&mut self, place: usize, entry: Entry) {
-        if place > 0 && entry < self.heap[(place - 1) / WIDTH] {
+        if place > ROOT && entry < self.at(parent(place)) {
             self.rise(place, entry);
         } else {
             self.sink(place, entry);
@@ -116,18 +163,18 @@ impl EventQueue {
     }
 
     fn put(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
+        *self.at_mut(place) = entry;
         self.places[entry.slot()] = place as u32;
     }
 
     fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > 0 {
-            let parent = (place - 1) / WIDTH;
-            if self.heap[parent] < entry {
+        while place > ROOT {
+            let above = self.at(parent(place));
+            if above < entry {
                 break;
             }
-            self.put(place, self.heap[parent]);
-            place = parent;
+            self.put(place, above);
+            place = parent(place);
         }
         self.put(place, entry);
     }
@@ -142,18 +189,21 @@ impl EventQueue {
         self.put(place, entry);
     }
 
-    /// The child of a node that happens first, and its place.
+    /// The child of a node that happens first, and its place; [`Entry::NONE`] if it has none in its line. Which one
+    /// that is nobody can foretell, a processor neither: so it is found without a branch.
     fn least_child(&self, place: usize) -> Option<(usize, Entry)> {
-        let first = place * WIDTH + 1;
-        let children = self.heap.get(first..)?;
-        if let Some(&[a, b, c, d]) = children.first_chunk::<WIDTH>() {
-            let (left, right) = (a.min(b), c.min(d));
-            let left_place = first + usize::from(b < a);
-            let right_place = first + 2 + usize::from(d < c);
-            return Some(if right < left { (right_place, right) } else { (left_place, left) });
-        }
-        (first..).zip(children.iter().copied()).min_by_key(|(_, child)| *child)
+        let line = place + 1 - ROOT;
+        let Siblings([a, b, c, d]) = *self.heap.get(line)?;
+        let (left, right) = (a.min(b), c.min(d));
+        let (of_left, of_right, is_right) =
+            (usize::from(b < a), usize::from(d < c), usize::from(right < left));
+        let within = of_left ^ ((of_left ^ of_right) & is_right.wrapping_neg());
+        Some((line * WIDTH + 2 * is_right + within, left.min(right)))
     }
+}
+
+fn parent(place: usize) -> usize {
+    place / WIDTH - 1 + ROOT
 }
 
 #[cfg(test)]
