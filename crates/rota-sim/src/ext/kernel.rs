@@ -31,14 +31,10 @@ enum Target {
 }
 
 impl Kernel<'_> {
-    /// Whether a task is on one of this class' run queues: `SCX_TASK_QUEUED`.
-    pub fn is_queued(&self, task: TaskId) -> bool {
-        self.ext.tasks.get(task.index()).is_some_and(|task| task.queued)
-    }
-
-    /// What is left of a task's slice, in ns; 0 if it has never been of this class.
-    pub fn slice_ns(&self, task: TaskId) -> u64 {
-        self.ext.tasks.get(task.index()).map_or(0, |task| task.slice_ns)
+    /// Whether a task is on one of this class' run queues, `SCX_TASK_QUEUED`, and what is left of its slice, in ns;
+    /// 0 if it has never been of this class.
+    pub fn standing(&self, task: TaskId) -> (bool, u64) {
+        self.ext.tasks.get(task.index()).map_or((false, 0), |task| (task.queued, task.slice_ns))
     }
 
     /// `scx_bpf_create_dsq`. False if there is one of that number, or it is not for schedulers to make.

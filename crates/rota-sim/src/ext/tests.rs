@@ -85,7 +85,7 @@ impl Ops for Recorder {
     }
     fn dispatch(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, prev: Option<TaskId>) {
         let prev_is = prev.map_or("nobody".to_owned(), |prev| {
-            format!("{}{}", prev.0, if kernel.is_queued(prev) { "" } else { " blocked" })
+            format!("{}{}", prev.0, if kernel.standing(prev).0 { "" } else { " blocked" })
         });
         self.note(format!("dispatch {} after {prev_is}", cpu.0));
         (self.dispatch)(kernel, cpu, prev);

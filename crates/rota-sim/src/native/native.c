@@ -8,6 +8,8 @@
 
 const struct kernel_cpustat kernel_cpustat;
 
+_Static_assert(sizeof(struct task_struct) == 56, "the model has the address of a task's value behind it (native.rs)");
+
 typedef void (*native_map_found)(void *to, const char *name, struct native_map *map, u32 type, u32 key_size,
 				 u32 value_size);
 typedef void (*native_address_found)(void *to, const char *name, void *address, u64 size);
@@ -33,12 +35,13 @@ void native_maps(void *to, native_map_found found)
 	TYPED_MAP(tasks);
 }
 
-/* What the loader reads or writes. */
+/* What the loader reads or writes, and the model. */
 void native_variables(void *to, native_address_found found)
 {
 	VARIABLE(settings);
 	VARIABLE(live);
 	VARIABLE(exit_info);
+	VARIABLE(native_moment);
 }
 
 /* What the loader runs. */

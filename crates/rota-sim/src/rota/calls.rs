@@ -26,6 +26,7 @@ thread_local! {
 
 /// Runs `call`, which is or makes calls of the scheduler's C, with `kernel` for what that calls in turn.
 pub fn enter<T>(kernel: &mut Kernel<'_>, model: &mut Model, call: impl FnOnce() -> T) -> T {
+    model.begin(kernel.machine);
     let mut context = Context { kernel, model };
     let before = CONTEXT.replace((&raw mut context).cast());
     assert!(before.is_null(), "an operation within an operation");
@@ -58,16 +59,6 @@ const EINVAL: i32 = 22;
 const EBUSY: i32 = 16;
 
 #[unsafe(no_mangle)]
-extern "C" fn bpf_ktime_get_ns() -> u64 {
-    context().kernel.machine.now_ns()
-}
-
-#[unsafe(no_mangle)]
-extern "C" fn bpf_get_smp_processor_id() -> u32 {
-    context().kernel.machine.this_cpu().0
-}
-
-#[unsafe(no_mangle)]
 extern "C" fn bpf_get_current_task_btf() -> *mut TaskStruct {
     let context = context();
     let cpu = context.kernel.machine.this_cpu();
@@ -78,13 +69,8 @@ extern "C" fn bpf_get_current_task_btf() -> *mut TaskStruct {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn bpf_task_storage_get(
-    _: *mut NativeMap,
-    task: *mut TaskStruct,
-    _: *const c_void,
-    flags: u64,
-) -> *mut u8 {
-    context().model.shown.storage(task, flags & 1 != 0)
+extern "C" fn native_storage_new(task: *mut TaskStruct) -> *mut u8 {
+    context().model.shown.storage(task)
 }
 
 #[unsafe(no_mangle)]

@@ -86,7 +86,7 @@ impl Rota {
         let nr_cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
         let options = rotad::capacity(model, nr_cpus);
         let (side, maps) = side::load(code, &Settings::new(&options)?);
-        let ext = Ext::new(NativeOps::new(ops, maps));
+        let ext = Ext::new(NativeOps::new(ops, native::moment(code), maps));
         Ok(Rota { ext, options, model: model.clone(), journal: None, stage: Stage::Loaded(side) })
     }
 

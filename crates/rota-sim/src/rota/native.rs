@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::offset_of;
 use std::ptr;
 
 use crate::ext::Kernel;
@@ -13,8 +14,9 @@ use crate::mask::CpuMask;
 use crate::rota::memory::Memory;
 use crate::task::CgroupId;
 
-/// `struct task_struct`, as `kernel.bpf.h` declares it, and behind it what is the model's.
-#[repr(C)]
+/// `struct task_struct`, as `kernel.bpf.h` declares it, and what is the model's: in a gap and behind it. What is used
+/// most has one cache line.
+#[repr(C, align(64))]
 pub struct TaskStruct {
     flags: u32,
     migration_disabled: u16,
@@ -22,11 +24,23 @@ pub struct TaskStruct {
     cpus_ptr: *const CpuMask,
     scx: SchedExtEntity,
     pid: i32,
-    cgroups: *const CssSet,
     /// The model's own.
     pub id: TaskId,
-    /// The value of the task storage map, once it is made.
+    cgroups: *const CssSet,
+    /// The value of the task storage map, or null: `bpf_helpers.h` looks here.
+    value: *mut u8,
+    /// What that is the address of, once it is made.
     storage: Option<Memory>,
+}
+
+/// The size of C's `struct task_struct`.
+const _: () = assert!(offset_of!(TaskStruct, value) == 56);
+
+/// `struct native_moment`: when and where an operation is carried out.
+#[repr(C)]
+pub struct Moment {
+    pub now_ns: u64,
+    pub cpu: u32,
 }
 
 #[repr(C)]
@@ -208,12 +222,20 @@ extern "C" fn address_found(to: *mut c_void, text: *const c_char, address: *mut 
     list.push((name(text), address, size));
 }
 
-/// Name, address and size of this thread's variables that the loader knows.
-pub fn variables(code: &Code) -> Addresses {
+/// Address and size of one of this thread's variables that the loader or the model knows.
+pub fn variable(code: &Code, name: &str) -> (*mut c_void, u64) {
     let mut list: Addresses = Vec::new();
     // SAFETY: it calls `address_found` with `list` and nothing else.
     unsafe { (code.variables)((&raw mut list).cast(), address_found) };
-    list
+    let (_, address, size) = list.into_iter().find(|found| found.0 == name).expect("a variable of native.c");
+    (address, size)
+}
+
+/// Where this thread's scheduler finds when and where it is.
+pub fn moment(code: &Code) -> *mut Moment {
+    let (address, size) = variable(code, "native_moment");
+    assert_eq!(size as usize, size_of::<Moment>());
+    address.cast()
 }
 
 /// The programs that the loader runs, by name.
@@ -246,8 +268,8 @@ impl Shown {
     /// What the scheduler is shown of a task, as it is now.
     pub fn task(&mut self, kernel: &Kernel<'_>, id: TaskId) -> *mut TaskStruct {
         let machine = &*kernel.machine;
-        while self.tasks.len() <= id.index() {
-            self.tasks.push(ptr::null_mut());
+        if self.tasks.len() <= id.index() {
+            self.tasks.resize(id.index() + 1, ptr::null_mut());
         }
         if self.tasks[id.index()].is_null() {
             self.tasks[id.index()] = Box::into_raw(Box::new(TaskStruct {
@@ -257,21 +279,23 @@ impl Shown {
                 cpus_ptr: ptr::null(),
                 scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
                 pid: 0,
-                cgroups: ptr::null(),
                 id,
+                cgroups: ptr::null(),
+                value: ptr::null_mut(),
                 storage: None,
             }));
         }
         let (shown, task) = (self.tasks[id.index()], machine.task(id));
         let cgroup = self.cgroup(machine, task.cgroup.0);
+        let (queued, slice_ns) = kernel.standing(id);
         // SAFETY: made above and freed with `self`; nobody holds a reference to it or to the cgroup.
         unsafe {
             (*shown).flags = if task.kernel_thread { PF_KTHREAD } else { 0 };
             (*shown).migration_disabled = u16::from(task.held);
             (*shown).nr_cpus_allowed = task.nr_cpus_allowed as i32;
             (*shown).cpus_ptr = &raw const *task.affinity;
-            (*shown).scx.flags = if kernel.is_queued(id) { SCX_TASK_QUEUED } else { 0 };
-            (*shown).scx.slice = kernel.slice_ns(id);
+            (*shown).scx.flags = if queued { SCX_TASK_QUEUED } else { 0 };
+            (*shown).scx.slice = slice_ns;
             (*shown).scx.weight = task.weight;
             (*shown).pid = task.pid;
             (*shown).cgroups = &raw const (*cgroup).set;
@@ -307,21 +331,19 @@ impl Shown {
         self.cgroups[number as usize]
     }
 
-    /// The task's value of the task storage map, made if `create`; else null.
-    pub fn storage(&self, shown: *mut TaskStruct, create: bool) -> *mut u8 {
-        // SAFETY: as in `id`; C does not know of the field.
-        let storage = unsafe { &mut (*shown).storage };
-        if storage.is_none() && create {
-            *storage = Some(Memory::new(self.storage_size));
-        }
-        storage.as_ref().map_or(ptr::null_mut(), Memory::address)
+    /// The task's value of the task storage map, made if it was not yet.
+    pub fn storage(&self, shown: *mut TaskStruct) -> *mut u8 {
+        // SAFETY: as in `id`; C reads `value`, not while this runs, and does not know of `storage`.
+        let TaskStruct { value, storage, .. } = unsafe { &mut *shown };
+        *value = storage.get_or_insert_with(|| Memory::new(self.storage_size)).address();
+        *value
     }
 
     /// The task is over, and so is its value of the task storage map.
     pub fn forget(&mut self, id: TaskId) {
         if let Some(&shown) = self.tasks.get(id.index()).filter(|shown| !shown.is_null()) {
             // SAFETY: as in `storage`.
-            unsafe { (*shown).storage = None };
+            unsafe { ((*shown).value, (*shown).storage) = (ptr::null_mut(), None) };
         }
     }
 }

@@ -5,10 +5,10 @@ use std::ptr;
 
 use crate::ext::{Exit, Kernel, Ops};
 use crate::ids::{CpuId, TaskId};
-use crate::machine::Timer;
+use crate::machine::{Machine, Timer};
 use crate::rota::calls::enter;
 use crate::rota::maps::Maps;
-use crate::rota::native::{NativeMap, SchedExtOps, ScxExitInfo, Shown, TaskStruct};
+use crate::rota::native::{Moment, NativeMap, SchedExtOps, ScxExitInfo, Shown, TaskStruct};
 
 /// A timer of the scheduler: where it is, and what it calls.
 struct NativeTimer {
@@ -25,13 +25,21 @@ pub struct Model {
     pub shown: Shown,
     /// What it was shown of a CPU's times last.
     pub cpustat: [u64; 10],
+    /// Where the scheduler finds when and where it is.
+    moment: *mut Moment,
     timers: Vec<NativeTimer>,
 }
 
 impl Model {
-    pub fn new(maps: Maps) -> Model {
+    pub fn new(moment: *mut Moment, maps: Maps) -> Model {
         let shown = Shown::new(maps.storage_size);
-        Model { maps, shown, cpustat: [0; 10], timers: Vec::new() }
+        Model { maps, shown, cpustat: [0; 10], moment, timers: Vec::new() }
+    }
+
+    /// An operation begins, here and now.
+    pub fn begin(&mut self, machine: &Machine) {
+        // SAFETY: a variable of this thread's scheduler, which nobody holds a reference to.
+        unsafe { self.moment.write(Moment { now_ns: machine.now_ns(), cpu: machine.this_cpu().0 }) };
     }
 
     /// What the scheduler is shown of a task.
@@ -79,8 +87,8 @@ pub struct NativeOps {
 }
 
 impl NativeOps {
-    pub fn new(ops: &'static SchedExtOps, maps: Maps) -> NativeOps {
-        NativeOps { ops, model: Model::new(maps) }
+    pub fn new(ops: &'static SchedExtOps, moment: *mut Moment, maps: Maps) -> NativeOps {
+        NativeOps { ops, model: Model::new(moment, maps) }
     }
 }
 

@@ -33,9 +33,7 @@ struct Variable {
 
 impl Variable {
     fn named(code: &Code, name: &str) -> Variable {
-        let variables = native::variables(code);
-        let (_, address, size) =
-            variables.into_iter().find(|variable| variable.0 == name).expect("a variable of native.c");
+        let (address, size) = native::variable(code, name);
         Variable { address: address.cast(), size: size as usize }
     }
 

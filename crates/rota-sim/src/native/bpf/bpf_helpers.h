@@ -8,7 +8,6 @@
 
 #define SEC(name)
 #define __always_inline inline __attribute__((always_inline))
-#define __noinline	__attribute__((noinline))
 #define __hidden
 #define __kptr
 #define __arg_trusted
@@ -56,10 +55,7 @@ void *native_hash_find(const void *map, const void *key);
 struct task_struct;
 struct bpf_timer;
 
-void *bpf_task_storage_get(void *map, struct task_struct *task, void *value, u64 flags);
 struct task_struct *bpf_get_current_task_btf(void);
-u64 bpf_ktime_get_ns(void);
-u32 bpf_get_smp_processor_id(void);
 long bpf_timer_init(struct bpf_timer *timer, void *map, u64 flags);
 long bpf_timer_set_callback(struct bpf_timer *timer, void *callback);
 long bpf_timer_start(struct bpf_timer *timer, u64 at, u64 flags);
@@ -69,9 +65,11 @@ void *native_cpustat(u32 cpu);
 /* The only variable of each CPU is the kernel's account of its time. */
 #define bpf_per_cpu_ptr(variable, cpu) ((const typeof(*(variable)) *)native_cpustat(cpu))
 
-/* One CPU of the model runs at a time. */
-#define bpf_spin_lock(lock)	   ((void)(lock))
-#define bpf_spin_unlock(lock)	   ((void)(lock))
 #define bpf_kptr_xchg(kptr, value) __sync_lock_test_and_set(kptr, value)
+
+/* tests/races has CPUs act at once, and its own of what is there. */
+#ifndef ROTA_NATIVE_CPUS_AT_ONCE
+#include "one_cpu.h"
+#endif
 
 #endif /* ROTA_NATIVE_BPF_HELPERS_H */
