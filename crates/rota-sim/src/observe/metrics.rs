@@ -2,7 +2,7 @@
 
 use rota_model::histogram::Histogram;
 
-use crate::ids::{CpuId, TaskId};
+use crate::ids::{CpuId, TaskId, UnitId};
 use crate::machine::Machine;
 use crate::observe::{Event, Observer};
 
@@ -72,11 +72,33 @@ struct Task {
     runnable: bool,
 }
 
+/// Which of a unit's histograms.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Blackouts,
+    Wakeups,
+    Latencies,
+}
+
+/// A time that is to be counted in a unit's histogram.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    unit: u32,
+    of: Of,
+    ns: u64,
+}
+
+/// So many times are counted at once. Together all histograms are larger than a processor's caches, and of each a time
+/// needs one line, which takes as long to come as all else that an event does in here; those of many come together.
+const COUNTED_AT_ONCE: usize = 128;
+
 /// Measures every unit.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     units: Vec<Unit>,
     tasks: Vec<Task>,
+    /// Times that are not counted yet.
+    times: Vec<Time>,
     began_ns: u64,
 }
 
@@ -84,6 +106,7 @@ impl Metrics {
     /// Forgets what was measured so far: the measurement begins now.
     pub fn begin(&mut self, machine: &mut Machine) {
         self.count_running(machine);
+        self.times.clear();
         self.began_ns = machine.now_ns();
         for unit in &mut self.units {
             unit.metrics = UnitMetrics::default();
@@ -95,13 +118,16 @@ impl Metrics {
     /// What was measured up to now, by unit; blackouts that go on included.
     pub fn finish(&mut self, machine: &mut Machine) -> Vec<UnitMetrics> {
         self.count_running(machine);
+        self.count_times();
         let now_ns = machine.now_ns();
         let finished = self.units.iter().map(|unit| {
             let mut unit = unit.clone();
             if unit.runnable > 0 {
                 unit.metrics.wanted_ns += now_ns - unit.wanted_since_ns;
             }
-            unit.blackout_ends(now_ns);
+            if let Some(lasted_ns) = unit.blackout_ends(now_ns) {
+                unit.metrics.blackouts.add(lasted_ns);
+            }
             unit.metrics
         });
         finished.collect()
@@ -140,6 +166,26 @@ impl Metrics {
         self.units[machine.task(id).unit.index()].metrics.received_ns += received_ns;
     }
 
+    /// A time to be counted.
+    fn time(&mut self, unit: UnitId, of: Of, ns: u64) {
+        self.times.push(Time { unit: unit.0, of, ns });
+        if self.times.len() >= COUNTED_AT_ONCE {
+            self.count_times();
+        }
+    }
+
+    fn count_times(&mut self) {
+        for Time { unit, of, ns } in self.times.drain(..) {
+            let metrics = &mut self.units[unit as usize].metrics;
+            let histogram = match of {
+                Of::Blackouts => &mut metrics.blackouts,
+                Of::Wakeups => &mut metrics.wakeups,
+                Of::Latencies => &mut metrics.latencies,
+            };
+            histogram.add(ns);
+        }
+    }
+
     fn born(&mut self, machine: &Machine, id: TaskId) {
         self.tasks.resize(self.tasks.len().max(id.index() + 1), Task::default());
         let units = machine.task(id).unit.index() + 1;
@@ -165,16 +211,20 @@ impl Metrics {
 
     fn runs(&mut self, machine: &Machine, cpu: CpuId, id: TaskId) {
         let now_ns = machine.now_ns();
+        let of = machine.task(id).unit;
         let task = &mut self.tasks[id.index()];
-        let unit = &mut self.units[machine.task(id).unit.index()];
-        unit.blackout_ends(now_ns);
+        let unit = &mut self.units[of.index()];
         unit.running += 1;
         unit.metrics.dispatches += 1;
-        if let Some(woken_ns) = task.woken_ns.take() {
-            unit.metrics.wakeups.add(now_ns - woken_ns);
-        }
         unit.metrics.migrations += u64::from(task.ran_on.is_some_and(|before| before != cpu));
         task.ran_on = Some(cpu);
+        let (woken_ns, blackout_ns) = (task.woken_ns.take(), unit.blackout_ends(now_ns));
+        if let Some(lasted_ns) = blackout_ns {
+            self.time(of, Of::Blackouts, lasted_ns);
+        }
+        if let Some(woken_ns) = woken_ns {
+            self.time(of, Of::Wakeups, now_ns - woken_ns);
+        }
     }
 
     fn stops(&mut self, machine: &Machine, id: TaskId, runnable: bool) {
@@ -197,18 +247,18 @@ impl Metrics {
 }
 
 impl Unit {
-    fn blackout_ends(&mut self, now_ns: u64) {
-        let Some(since_ns) = self.blackout_since_ns.take() else { return };
-        let lasted_ns = now_ns - since_ns;
+    /// How long it was, which is still to be counted; nothing if it was no time at all.
+    fn blackout_ends(&mut self, now_ns: u64) -> Option<u64> {
+        let lasted_ns = now_ns - self.blackout_since_ns.take()?;
         if lasted_ns == 0 {
-            return;
+            return None;
         }
-        self.metrics.blackouts.add(lasted_ns);
         self.metrics.blackout_ns += lasted_ns;
         if lasted_ns > self.metrics.blackout_max_ns {
             self.metrics.blackout_max_ns = lasted_ns;
             self.metrics.blackout_at_ns = now_ns;
         }
+        Some(lasted_ns)
     }
 }
 
@@ -220,7 +270,7 @@ impl Observer for Metrics {
             Event::Runs(cpu, task) => self.runs(machine, cpu, task),
             Event::Stops(_, task, runnable) => self.stops(machine, task, runnable),
             Event::Work(task, amount) => self.units[machine.task(task).unit.index()].metrics.work += amount,
-            Event::Latency(task, ns) => self.units[machine.task(task).unit.index()].metrics.latencies.add(ns),
+            Event::Latency(task, ns) => self.time(machine.task(task).unit, Of::Latencies, ns),
             Event::Died(_) | Event::Stolen(..) | Event::Hotplug(..) => {}
         }
     }
