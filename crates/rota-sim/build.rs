@@ -43,7 +43,7 @@ fn build(out: &Path, name: &str, folder: &Path, prefix: &str) {
     cc::Build::new()
         .compiler(clang)
         .file(&assembly)
-        .opt_level(2)
+        .opt_level(3)
         .flag("-Wno-override-module")
         .compile(&format!("{name}_native"));
 }

@@ -62,25 +62,27 @@ impl Dsq {
         self.sequence += 1;
         let fits = self.waiting.is_empty() || self.by_vtime;
         self.by_vtime = true;
-        let place = match self.waiting.back() {
+        let waiting = Waiting { task, vtime, sequence: self.sequence };
+        match self.waiting.back() {
             Some(last) if before(vtime, last.vtime) => {
-                self.waiting.partition_point(|other| !before(vtime, other.vtime))
+                let place = self.waiting.partition_point(|other| !before(vtime, other.vtime));
+                self.waiting.insert(place, waiting);
             }
-            _ => self.waiting.len(),
-        };
-        self.waiting.insert(place, Waiting { task, vtime, sequence: self.sequence });
+            _ => self.waiting.push_back(waiting),
+        }
         fits
     }
 
     /// Takes the task at `place` out.
     pub fn take(&mut self, place: usize) -> Option<TaskId> {
-        self.waiting.remove(place).map(|waiting| waiting.task)
+        let waiting = if place == 0 { self.waiting.pop_front() } else { self.waiting.remove(place) };
+        waiting.map(|waiting| waiting.task)
     }
 
     /// Takes a task out, wherever it is.
     pub fn remove(&mut self, task: TaskId) -> bool {
         let place = self.waiting.iter().position(|waiting| waiting.task == task);
-        place.and_then(|place| self.waiting.remove(place)).is_some()
+        place.and_then(|place| self.take(place)).is_some()
     }
 }
 

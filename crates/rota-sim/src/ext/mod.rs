@@ -306,6 +306,30 @@ impl<S: Ops> Ext<S> {
         }
         machine.resched(kick.cpu);
     }
+
+    /// What was put off until the end of what a CPU does.
+    #[inline(never)]
+    fn carry_out(&mut self, machine: &mut Machine, cpu: CpuId) {
+        if self.state.exit.is_some() && !self.state.bypassing {
+            self.bypass(machine);
+        }
+        if std::mem::take(&mut self.state.rq(cpu).queues_anew) && !self.state.bypassing {
+            self.reenqueue(machine, cpu, false);
+        }
+        let rq = self.state.rq(cpu);
+        if rq.deferred.is_empty() && rq.kicks.is_empty() {
+            return;
+        }
+        for (task, on, enq_flags) in std::mem::take(&mut self.state.rq(cpu).deferred) {
+            (kernel!(self, machine)).send(task, flags::DSQ_LOCAL_ON | u64::from(on.0), enq_flags);
+        }
+        let mut kicks = std::mem::take(&mut self.state.rq(cpu).kicks);
+        kicks.sort_unstable_by_key(|kick| (kick.if_idle, kick.cpu));
+        for kick in kicks.drain(..) {
+            self.kick(machine, kick);
+        }
+        self.state.rq(cpu).kicks = kicks;
+    }
 }
 
 impl<S: Ops> Policy for Ext<S> {
@@ -470,25 +494,10 @@ impl<S: Ops> Policy for Ext<S> {
     }
 
     fn deferred(&mut self, machine: &mut Machine, cpu: CpuId) {
-        if self.state.exit.is_some() && !self.state.bypassing {
-            self.bypass(machine);
+        // Mostly there is nothing to do, at each event.
+        if self.state.exit.is_some() || self.state.rq(cpu).is_behind() {
+            self.carry_out(machine, cpu);
         }
-        if std::mem::take(&mut self.state.rq(cpu).queues_anew) && !self.state.bypassing {
-            self.reenqueue(machine, cpu, false);
-        }
-        let rq = self.state.rq(cpu);
-        if rq.deferred.is_empty() && rq.kicks.is_empty() {
-            return;
-        }
-        for (task, on, enq_flags) in std::mem::take(&mut self.state.rq(cpu).deferred) {
-            (kernel!(self, machine)).send(task, flags::DSQ_LOCAL_ON | u64::from(on.0), enq_flags);
-        }
-        let mut kicks = std::mem::take(&mut self.state.rq(cpu).kicks);
-        kicks.sort_unstable_by_key(|kick| (kick.if_idle, kick.cpu));
-        for kick in kicks.drain(..) {
-            self.kick(machine, kick);
-        }
-        self.state.rq(cpu).kicks = kicks;
     }
 
     fn hotplug(&mut self, _: &mut Machine, cpu: CpuId, online: bool) {

@@ -115,6 +115,13 @@ pub struct Rq {
     pub queues_anew: bool,
 }
 
+impl Rq {
+    /// Whether something was put off until the end of what this CPU is doing.
+    pub fn is_behind(&self) -> bool {
+        self.queues_anew || !self.kicks.is_empty() || !self.deferred.is_empty()
+    }
+}
+
 /// Why the scheduler is no longer in charge: `struct scx_exit_info`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {

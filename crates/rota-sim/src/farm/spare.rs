@@ -73,10 +73,15 @@ fn allowed_ns<'a>(
     had_ns: u64,
     others: impl Iterator<Item = &'a Vcpu>,
 ) -> u64 {
-    let elsewhere_ns = u128::from(had_ns) * 1_000_000_000 / u128::from(part_ppb(threads, waits));
-    let owed_ns = u128::from(CREDIT_NS) + elsewhere_ns;
-    let part = |vcpu| (owed_ns * u128::from(part_ppb(threads, vcpu)) / 1_000_000_000) as u64 + 2 * TURN_NS;
+    let owed_ns = u128::from(CREDIT_NS) + divided(had_ns.into(), 1_000_000_000, part_ppb(threads, waits));
+    let part = |vcpu| divided(owed_ns, part_ppb(threads, vcpu), 1_000_000_000) as u64 + 2 * TURN_NS;
     others.map(part).sum()
+}
+
+/// `ns` times the one, over the other: mostly of few enough digits for the processor's own division.
+fn divided(ns: u128, times: u64, over: u64) -> u128 {
+    let product = ns * u128::from(times);
+    u64::try_from(product).map_or_else(|_| product / u128::from(over), |product| (product / over).into())
 }
 
 impl Spare {

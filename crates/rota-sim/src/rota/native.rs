@@ -268,25 +268,15 @@ impl Shown {
     /// What the scheduler is shown of a task, as it is now.
     pub fn task(&mut self, kernel: &Kernel<'_>, id: TaskId) -> *mut TaskStruct {
         let machine = &*kernel.machine;
-        if self.tasks.len() <= id.index() {
-            self.tasks.resize(id.index() + 1, ptr::null_mut());
-        }
-        if self.tasks[id.index()].is_null() {
-            self.tasks[id.index()] = Box::into_raw(Box::new(TaskStruct {
-                flags: 0,
-                migration_disabled: 0,
-                nr_cpus_allowed: 0,
-                cpus_ptr: ptr::null(),
-                scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
-                pid: 0,
-                id,
-                cgroups: ptr::null(),
-                value: ptr::null_mut(),
-                storage: None,
-            }));
-        }
-        let (shown, task) = (self.tasks[id.index()], machine.task(id));
-        let cgroup = self.cgroup(machine, task.cgroup.0);
+        let shown = match self.tasks.get(id.index()) {
+            Some(&shown) if !shown.is_null() => shown,
+            _ => self.make_task(id),
+        };
+        let task = machine.task(id);
+        let cgroup = match self.cgroups.get(task.cgroup.index()) {
+            Some(&cgroup) => cgroup,
+            None => self.make_cgroups(machine, task.cgroup),
+        };
         let (queued, slice_ns) = kernel.standing(id);
         // SAFETY: made above and freed with `self`; nobody holds a reference to it or to the cgroup.
         unsafe {
@@ -309,8 +299,30 @@ impl Shown {
         unsafe { (*shown).id }
     }
 
-    fn cgroup(&mut self, machine: &Machine, number: u32) -> *mut Cgroup {
-        while self.cgroups.len() <= number as usize {
+    #[cold]
+    fn make_task(&mut self, id: TaskId) -> *mut TaskStruct {
+        if self.tasks.len() <= id.index() {
+            self.tasks.resize(id.index() + 1, ptr::null_mut());
+        }
+        self.tasks[id.index()] = Box::into_raw(Box::new(TaskStruct {
+            flags: 0,
+            migration_disabled: 0,
+            nr_cpus_allowed: 0,
+            cpus_ptr: ptr::null(),
+            scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
+            pid: 0,
+            id,
+            cgroups: ptr::null(),
+            value: ptr::null_mut(),
+            storage: None,
+        }));
+        self.tasks[id.index()]
+    }
+
+    /// All up to this one, each after its parent.
+    #[cold]
+    fn make_cgroups(&mut self, machine: &Machine, cgroup: CgroupId) -> *mut Cgroup {
+        while self.cgroups.len() <= cgroup.index() {
             let next = self.cgroups.len();
             let parent = machine.cgroups()[next].parent.map(|parent| self.cgroups[parent.index()]);
             let made = Box::into_raw(Box::new(Cgroup {
@@ -328,7 +340,7 @@ impl Shown {
             }
             self.cgroups.push(made);
         }
-        self.cgroups[number as usize]
+        self.cgroups[cgroup.index()]
     }
 
     /// The task's value of the task storage map, made if it was not yet.
