@@ -8,6 +8,7 @@ use rota_model::Topology;
 
 use crate::costs::Costs;
 use crate::event::Slot;
+use crate::fetch::{fetch, fetch_start};
 use crate::ids::CpuId;
 use crate::machine::{Cpu, Due, Machine, Theft};
 use crate::observe::Observer;
@@ -21,6 +22,10 @@ pub(crate) struct Attached {
     pub rng: Rng,
     pub slot: Slot,
 }
+
+/// A host of so many CPUs, with what is on them, is larger than a processor's own caches: what the next event needs is
+/// fetched while one happens. On a smaller host that takes longer than it saves.
+const FORESEEING_CPUS: usize = 256;
 
 /// A call of the scenario's, at a time.
 type Call<P, O> = Box<dyn FnOnce(&mut Simulation<P, O>)>;
@@ -86,6 +91,9 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
                 continue;
             }
             self.machine.this_cpu = on;
+            if self.machine.cpus.len() >= FORESEEING_CPUS {
+                self.foresee();
+            }
             self.happen(on, due);
         }
         self.machine.now_ns = until_ns.max(self.machine.now_ns);
@@ -97,6 +105,29 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         self.calls.push(Some(Box::new(call)));
         let slot = self.machine.slot(Due::Call(self.calls.len() - 1));
         self.machine.events.set(slot, time_ns.max(self.machine.now_ns));
+    }
+
+    /// Has what the next event needs come from memory while this one happens.
+    fn foresee(&self) {
+        let machine = &self.machine;
+        let Some(slot) = machine.events.foreseen() else { return };
+        let (cpu, task) = match machine.due[slot.index()] {
+            Due::End(cpu) | Due::Tick(cpu) | Due::Resched(cpu) | Due::Timer(cpu, _) => {
+                fetch(&machine.cpus[cpu.index()]);
+                (cpu, machine.cpus[cpu.index()].current)
+            }
+            Due::Alarm(task) => (machine.tasks[task.index()].cpu, Some(task)),
+            Due::Device(_, device) => return fetch_start(&raw const *self.devices[device.index()].device),
+            Due::Call(_) => return,
+        };
+        if let Some(task) = task {
+            let task = &machine.tasks[task.index()];
+            fetch(task);
+            if let Some(program) = &task.program {
+                fetch_start(&raw const **program);
+            }
+        }
+        self.policy.foresee(cpu, task);
     }
 
     fn happen(&mut self, on: CpuId, due: Due) {

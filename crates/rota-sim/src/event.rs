@@ -136,6 +136,12 @@ impl EventQueue {
         Some((first.time_ns(), Slot(first.slot() as u32)))
     }
 
+    /// What happens next after what was popped last, unless something is set meanwhile; cheap, and perhaps wrong.
+    pub fn foreseen(&self) -> Option<Slot> {
+        let (_, first) = self.least_child(ROOT)?;
+        (first != Entry::NONE).then(|| Slot(first.slot() as u32))
+    }
+
     /// What is at `place` no longer is: the last one gets it, or wherever below or above it belongs.
     fn fill(&mut self, place: usize) {
         self.end -= 1;

@@ -16,6 +16,7 @@ mod engine;
 mod event;
 pub mod ext;
 pub mod farm;
+mod fetch;
 mod guest;
 mod ids;
 mod machine;

@@ -166,6 +166,10 @@ impl Contender for Rota {
 
 /// Passes on to whichever it is.
 impl Policy for Box<dyn Contender> {
+    fn foresee(&self, cpu: CpuId, task: Option<TaskId>) {
+        (**self).foresee(cpu, task);
+    }
+
     fn start(&mut self, machine: &mut Machine) {
         (**self).start(machine);
     }

@@ -99,6 +99,10 @@ pub trait Policy {
     /// A timer of the policy's own, [set](Machine::timer_set) for `cpu`.
     fn timer(&mut self, machine: &mut Machine, cpu: CpuId, key: u64);
 
+    /// Something is about to happen on `cpu`, perhaps to `task`: what the policy will look at may be
+    /// [fetched](crate::fetch). Nothing changes.
+    fn foresee(&self, _cpu: CpuId, _task: Option<TaskId>) {}
+
     /// The last thing on a CPU before it returns to its task: what could not be done in the middle of something else.
     fn deferred(&mut self, machine: &mut Machine, cpu: CpuId);
 

@@ -12,6 +12,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use crate::fetch::fetch;
 use crate::ids::{CpuId, TaskId};
 use crate::machine::{Machine, Timer};
 use crate::mask::CpuMask;
@@ -51,6 +52,8 @@ pub trait Ops {
     fn update_idle(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, idle: bool);
     /// One of the scheduler's timers.
     fn timer(&mut self, kernel: &mut Kernel<'_>, key: u64);
+    /// As [`Policy::foresee`].
+    fn foresee(&self, _cpu: CpuId, _task: Option<TaskId>) {}
     /// It is over.
     fn exit(&mut self, kernel: &mut Kernel<'_>, exit: &Exit);
 }
@@ -498,6 +501,14 @@ impl<S: Ops> Policy for Ext<S> {
         if self.state.exit.is_some() || self.state.rq(cpu).is_behind() {
             self.carry_out(machine, cpu);
         }
+    }
+
+    fn foresee(&self, cpu: CpuId, task: Option<TaskId>) {
+        fetch(&self.state.rqs[cpu.index()]);
+        if let Some(task) = task.and_then(|task| self.state.tasks.get(task.index())) {
+            fetch(task);
+        }
+        self.ops.foresee(cpu, task);
     }
 
     fn hotplug(&mut self, _: &mut Machine, cpu: CpuId, online: bool) {

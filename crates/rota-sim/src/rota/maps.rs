@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ptr;
 
+use crate::fetch::fetch_bytes;
 use crate::rota::memory::Memory;
 use crate::rota::native::{MapDefinition, NativeMap, kind};
 
@@ -27,9 +28,16 @@ struct Array {
 pub struct Maps {
     arrays: Vec<Array>,
     hashes: Vec<Hash>,
+    /// Which of the arrays has the state of each CPU.
+    cpus: Option<usize>,
     /// Bytes of a task's value in the task storage map.
     pub storage_size: usize,
 }
+
+/// Of `struct cpu_ctx` so many bytes are looked at again and again, at its beginning and at its end; what is between is
+/// room for a second level of many.
+const CPU_HEAD: usize = 384;
+const CPU_TAIL: usize = 192;
 
 /// Keys are integers of up to 8 bytes.
 fn key_of(bytes: &[u8]) -> u64 {
@@ -41,7 +49,7 @@ fn key_of(bytes: &[u8]) -> u64 {
 impl Maps {
     /// Makes the maps. `sizes` says of an array how many entries it has, and how large one is if the map does not say.
     pub fn new(definitions: Vec<MapDefinition>, sizes: impl Fn(&str) -> (u32, u32)) -> Maps {
-        let mut maps = Maps { arrays: Vec::new(), hashes: Vec::new(), storage_size: 0 };
+        let mut maps = Maps { arrays: Vec::new(), hashes: Vec::new(), cpus: None, storage_size: 0 };
         for definition in definitions {
             match definition.kind {
                 kind::ARRAY => maps.arrays.push(Array::new(definition, sizes(definition.name))),
@@ -50,6 +58,7 @@ impl Maps {
                 other => panic!("{}: the model has no maps of type {other}", definition.name),
             }
         }
+        maps.cpus = maps.arrays.iter().position(|array| array.definition.name == "cpus");
         maps
     }
 
@@ -83,6 +92,15 @@ impl Maps {
         whole.resize(size, 0);
         hash.values.entry(key_of(key)).or_insert_with(|| Memory::new(size)).write(0, &whole);
         true
+    }
+
+    /// Has what is looked at of a CPU's state come.
+    pub fn foresee_cpu(&self, cpu: u32) {
+        if let Some(Array { values, stride, size, .. }) = self.cpus.map(|place| &self.arrays[place]) {
+            let state = values.address().wrapping_add(cpu as usize * stride);
+            fetch_bytes(state, CPU_HEAD);
+            fetch_bytes(state.wrapping_add(size.saturating_sub(CPU_TAIL)), CPU_TAIL);
+        }
     }
 
     /// Removes a hash map's entry.

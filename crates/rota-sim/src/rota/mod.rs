@@ -254,6 +254,10 @@ impl Policy for Rota {
         self.ext.deferred(machine, cpu);
     }
 
+    fn foresee(&self, cpu: CpuId, task: Option<TaskId>) {
+        self.ext.foresee(cpu, task);
+    }
+
     fn hotplug(&mut self, machine: &mut Machine, cpu: CpuId, online: bool) {
         self.ext.hotplug(machine, cpu, online);
     }

@@ -8,6 +8,7 @@ use std::mem::offset_of;
 use std::ptr;
 
 use crate::ext::Kernel;
+use crate::fetch::fetch_bytes;
 use crate::ids::TaskId;
 use crate::machine::Machine;
 use crate::mask::CpuMask;
@@ -349,6 +350,14 @@ impl Shown {
         let TaskStruct { value, storage, .. } = unsafe { &mut *shown };
         *value = storage.get_or_insert_with(|| Memory::new(self.storage_size)).address();
         *value
+    }
+
+    /// Has what the scheduler will look at of a task come.
+    pub fn foresee(&self, id: TaskId) {
+        if let Some(&shown) = self.tasks.get(id.index()).filter(|shown| !shown.is_null()) {
+            // SAFETY: as in `id`; the value is not looked at.
+            fetch_bytes(unsafe { (*shown).value }, self.storage_size);
+        }
     }
 
     /// The task is over, and so is its value of the task storage map.

@@ -156,6 +156,13 @@ impl Ops for NativeOps {
         enter(kernel, &mut self.model, || callback(map, &raw mut key, value));
     }
 
+    fn foresee(&self, cpu: CpuId, task: Option<TaskId>) {
+        self.model.maps.foresee_cpu(cpu.0);
+        if let Some(task) = task {
+            self.model.shown.foresee(task);
+        }
+    }
+
     fn exit(&mut self, kernel: &mut Kernel<'_>, exit: &Exit) {
         let text = |text: &str| CString::new(text).expect("no message has a zero in it");
         let (reason, message) = (text(exit.reason), text(&exit.message));
