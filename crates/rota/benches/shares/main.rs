@@ -3,7 +3,9 @@
 //!
 //! `cargo build --release -p rota-lab && cargo bench -p rota --bench shares [-- KERNEL [CPUS ...]]`. A guest's time
 //! counts instructions, so a run repeats, and what a scheduler's own instructions cost shows in what a program has
-//! done. CPUs that compute at the same time take turns: shares are exact, speed-ups are not to be seen.
+//! done. CPUs that compute at the same time take turns: shares are exact, speed-ups are not to be seen. What a server
+//! and its client do depends on which of the CPUs they are on, as the turns have an order: they are started several
+//! times, and the median is shown.
 
 use anyhow::{Context, Result};
 use rota_lab::scenario::result::{PolicyResult, TenantResult};
@@ -24,6 +26,16 @@ enum Program {
     Text(&'static str),
 }
 
+impl Program {
+    /// How often it is run. The parallel program has a thread for each CPU, so it matters little which is where.
+    fn starts(&self) -> usize {
+        match self {
+            Program::Parallel(..) => 1,
+            Program::Text(_) => 5,
+        }
+    }
+}
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
     let kernel = Kernel::fetch(&arguments.next().unwrap_or_default(), &mut |step| eprintln!("{step}"))?;
@@ -38,17 +50,20 @@ fn main() -> Result<()> {
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for cpus in cpus {
         let scenarios = PROGRAMS.iter().flat_map(|(_, program)| [false, true].map(|hogs| (program, hogs)));
-        let scenarios: Vec<Scenario> =
-            scenarios.map(|(program, hogs)| scenario(program, cpus, hogs)).collect::<Result<_>>()?;
+        let scenarios = scenarios
+            .flat_map(|(program, hogs)| (0..program.starts()).map(move |_| scenario(program, cpus, hogs)));
+        let scenarios: Vec<Scenario> = scenarios.collect::<Result<_>>()?;
         let programs = experiment::own_folder()?;
         let programs =
             programs.parent().context("a benchmark is in the folder deps of the programs'")?.to_owned();
         let lab =
             Experiment { kernel: kernel.clone(), clock: Clock::Instructions, memory_mib: 1024, programs };
-        let results = lab.run_all(&scenarios, &mut |step| eprintln!("{step}"))?;
-        for ((name, _), runs) in PROGRAMS.iter().zip(results.chunks(2)) {
-            let [alone, beside] = runs else { continue };
-            print(&format!("{name}, {cpus}"), alone, beside);
+        let mut results = lab.run_all(&scenarios, &mut |step| eprintln!("{step}"))?.into_iter();
+        for (name, program) in &PROGRAMS {
+            let name = format!("{name}, {cpus}");
+            let [alone, beside] = ["alone", "beside"]
+                .map(|what| median(&format!("{name}, {what}"), results.by_ref().take(program.starts())));
+            print(&name, &alone, &beside);
         }
     }
     Ok(())
@@ -83,6 +98,23 @@ fn done(run: &PolicyResult) -> u64 {
     let tenant = &run.tenants[0];
     let rounds = tenant.work.map(|work| work.rounds);
     rounds.or_else(|| tenant.requests.as_ref().map(|requests| requests.counted)).unwrap_or(0)
+}
+
+/// Of each policy the run in which the program has done the median.
+fn median(name: &str, starts: impl Iterator<Item = Vec<PolicyResult>>) -> Vec<PolicyResult> {
+    let mut by_policy: Vec<Vec<PolicyResult>> = Vec::new();
+    for run in starts.flatten() {
+        match by_policy.iter_mut().find(|runs| runs[0].policy == run.policy) {
+            Some(runs) => runs.push(run),
+            None => by_policy.push(vec![run]),
+        }
+    }
+    for runs in by_policy.iter_mut().filter(|runs| runs.len() > 1) {
+        runs.sort_by_key(done);
+        let all: Vec<u64> = runs.iter().map(done).collect();
+        eprintln!("{name}, {}: done in {} starts {all:?}", runs[0].policy, runs.len());
+    }
+    by_policy.into_iter().map(|mut runs| runs.swap_remove(runs.len() / 2)).collect()
 }
 
 /// Two lines of the table, and of each run what else there is to see.
