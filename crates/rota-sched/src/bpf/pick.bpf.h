@@ -147,15 +147,12 @@ __noinline bool serve_owner(u32 cpu)
 	tenant = tenant_of(c->slot_tenant);
 	if (!tenant)
 		return false;
-	if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
-		clear_left(c);
-		clear_hungry(c);
-		return true;
-	}
 	/* Marked first, looked at again after: a waker does the two in the opposite order. */
-	if (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot_index) &&
-	    serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end)) {
-		clear_hungry(c);
+	if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end) ||
+	    (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot_index) &&
+	     serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end))) {
+		if (tenant->nr_vcpus > 1 || c->slot_hungry)
+			clear_served(c);
 		return true;
 	}
 	look_again(c);

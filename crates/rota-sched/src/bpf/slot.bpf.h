@@ -59,11 +59,15 @@ static __always_inline void clear_hungry(struct cpu_ctx *c)
 		unmark(marks, index);
 }
 
-/* A slot of a vCPU that migrates is served: the CPU of its last one may have left a mark, which leads wakers astray. */
-static __always_inline void clear_left(struct cpu_ctx *c)
+/*
+ * The slot is served: a mark would lead wakers astray. The CPU of the vCPU's last slot may have left one, if the vCPU
+ * migrates, or did in a former table.
+ */
+static __always_inline void clear_served(struct cpu_ctx *c)
 {
-	u64 *marks = c->slot_moves ? slot_marks(c, c->slot_index) : NULL;
+	u64 *marks = slot_marks(c, c->slot_index);
 
+	c->slot_hungry = 0;
 	if (marks && is_marked(marks, c->slot_index))
 		unmark(marks, c->slot_index);
 }
