@@ -131,7 +131,7 @@ struct cpu_ctx {
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
 	bool passes_on;	    /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
 	u32 dozes;	    /* it idles without a timer: see rouse */
-	u32 taken_for;	    /* a tenant's number + 1 of which a thread was sent here as it dozed: see take_dozing */
+	u32 taken_for;	    /* number + 1 of the tenant whose thread was sent here as it dozed: take_dozing */
 	u32 unwanted;	    /* nobody was found to wait for its slots, or told of since: see dozes_off */
 	u32 waiting;	    /* at most so many are in its dispatch queues: see waiting.bpf.h */
 	u64 called;	    /* when those were last looked for that are bound to it and overdue */
