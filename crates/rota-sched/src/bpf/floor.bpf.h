@@ -16,6 +16,14 @@ static __always_inline void nobody_overdue(struct cpu_ctx *c)
 	c->pinned.served = c->background.served = c->shared.served = c->now;
 }
 
+/* Where those of a line wait. Shared threads that are bound to the CPU have another queue there. */
+static __always_inline u64 line_dsq(const struct cpu_ctx *c, u32 cpu, u32 line)
+{
+	if (line == FLOOR_SHARED)
+		return DSQ_SHARED(c->domain);
+	return line == FLOOR_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
+}
+
 /*
  * What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. Many
  * share it.
@@ -29,9 +37,7 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 
 	if (!c || (c->exclusive && line != FLOOR_PINNED))
 		return false;
-	dsq = line == FLOOR_SHARED   ? DSQ_SHARED(c->domain)
-	      : line == FLOOR_PINNED ? DSQ_PINNED(cpu)
-				     : DSQ_BACKGROUND(cpu);
+	dsq = line_dsq(c, cpu, line);
 	floor = floor_of(c, line);
 	waits = nr_waiting(dsq) > 0 || c->prev_dsq == dsq || (line == FLOOR_SHARED && nr_waiting(DSQ_BOUND(cpu)) > 0);
 	if (!waits) {
@@ -63,6 +69,46 @@ __noinline bool serve_floor(u32 cpu)
 		     serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end));
 }
 
+/* Since when anybody waits in a dispatch queue, or the first that has starved there; `now`: nobody does. */
+__noinline u64 waits_since(u64 dsq, u64 now)
+{
+	struct bpf_iter_scx_dsq it;
+	u64 since = now;
+	u32 i;
+
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		bpf_for (i, 0, LINE_MAX) {
+			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
+			struct task_ctx *t = p ? task_ctx(p) : NULL;
+
+			if (!p || now - since > ROTA_STARVING_NS)
+				break;
+			if (t && t->queued_since)
+				since = min_time(since, t->queued_since);
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	return since;
+}
+
+/*
+ * Whether somebody has waited for as long as the line has had no turn. Where slots follow one another nobody looks at
+ * it, so that who has come just now may be the first in seconds; when that one will have starved is noted.
+ */
+static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
+{
+	struct floor *floor = floor_of(c, line);
+	u64 since;
+
+	if (c->now - floor->served <= ROTA_STARVING_NS)
+		return false;
+	since = waits_since(line_dsq(c, cpu, line), c->now);
+	if (line == FLOOR_SHARED)
+		since = min_time(since, waits_since(DSQ_BOUND(cpu), c->now));
+	floor->served = max_time(floor->served, since);
+	return c->now - floor->served > ROTA_STARVING_NS;
+}
+
 /* Who has starved for seconds, for want of unreserved time, takes a turn from anyone. */
 __noinline bool serve_starving(u32 cpu)
 {
@@ -73,7 +119,7 @@ __noinline bool serve_starving(u32 cpu)
 	    c->now - min_time(c->pinned.served, min_time(c->background.served, c->shared.served)) <= ROTA_STARVING_NS)
 		return false;
 	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
-		if (c->now - floor_of(c, line)->served > ROTA_STARVING_NS &&
+		if (has_starved(c, cpu, line) &&
 		    serve_overdue(cpu, line, ROTA_STARVING_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER))
 			return true;
 	}
