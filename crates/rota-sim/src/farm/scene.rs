@@ -335,7 +335,10 @@ impl Scene {
                 let Some(tenant) = service.threads().tenant_of(home.cgroup) else { continue };
                 let alike = |next: &Timetable| next.promises(tenant) == table.promises(tenant);
                 if service.coming(now_ns).is_none_or(|next| alike(next)) {
-                    wanted.extend(promises(home, &table.promises(tenant), now_ns));
+                    let mut vcpus = table.promises(tenant);
+                    // Of vCPUs that the daemon has taken back nothing is promised, whatever this table has for them.
+                    vcpus.retain(|(index, _)| *index < service.threads().vcpus(tenant));
+                    wanted.extend(promises(home, &vcpus, now_ns));
                 }
             }
         }
