@@ -392,42 +392,6 @@ fn many_threads_share_the_grants_of_the_floor() {
     });
 }
 
-/// A CPU without unreserved time: a thread that comes to be bound to it takes a turn from its slot once it has waited
-/// for 5 s itself, however long nobody else has had one. The farm's seed 71403.
-#[test]
-fn who_has_come_just_now_has_not_starved() {
-    apart(|| {
-        let (mut run, mut tenants) = start(
-            r#"
-            [host]
-            cpus = "0-1"
-            housekeeping = "0"
-            [[tenant]]
-            name = "web"
-            class = "reserved"
-            share = 1.0
-            latency = "20ms"
-            match = { cgroup = "web" }
-            [[tenant]]
-            name = "batch"
-            class = "background"
-            match = { cgroup = "batch" }
-            "#,
-        );
-        run.spawn(tenants.thread("web", Hog));
-        settle(&mut run, &tenants);
-        run.run_until(run.machine.now_ns() + 10_000 * MS);
-        let batch = bound(&run, tenants.thread("batch", Hog), [1]);
-        run.spawn(batch);
-        let unit = tenants.home("batch").first_unit.index();
-        run.observer.begin(&mut run.machine);
-        let early_ns = after(&mut run, 4_900 * MS)[unit].received_ns;
-        run.observer.begin(&mut run.machine);
-        let later_ns = after(&mut run, 200 * MS)[unit].received_ns;
-        assert!(early_ns == 0 && later_ns > 0, "{early_ns} ns, then {later_ns} ns");
-    });
-}
-
 const LONE: &str = r#"
     [host]
     cpus = "0-3"

@@ -421,3 +421,31 @@ fn who_is_overdue_and_changes_tenants_is_not_forgotten() {
         assert!(longest_ns < 15 * S, "{longest_ns} ns");
     });
 }
+
+/// A CPU without unreserved time: a thread that comes to be bound to it takes a turn from its slot once it has waited
+/// for 5 s itself, however long nobody else has had one. The farm's seed 71403.
+#[test]
+fn who_has_come_just_now_has_not_starved() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            "[host]\ncpus = \"0-1\"\nhousekeeping = \"0\"\n\
+             [[tenant]]\nname = \"web\"\nclass = \"reserved\"\nshare = 1.0\nlatency = \"20ms\"\n\
+             match = { cgroup = \"web\" }\n\
+             [[tenant]]\nname = \"batch\"\nclass = \"background\"\nmatch = { cgroup = \"batch\" }\n",
+        );
+        appears(&mut run, &tenants, "web");
+        appears(&mut run, &tenants, "batch");
+        let owner = tenants.home("web").first_unit;
+        run.spawn(tenants.thread("web", Hog));
+        run.run_until(run.machine.now_ns() + 10 * S);
+        let batch = tenants.thread("batch", Hog);
+        let batch = bound(&run, batch, 1);
+        run.spawn(batch);
+        let early_ns = longest_ns(&mut run, owner, 4_900 * MS);
+        let later_ns = longest_ns(&mut run, owner, 200 * MS);
+        assert!(
+            early_ns < MS / 2 && later_ns > MS / 2,
+            "the owner waited for {early_ns} ns, then {later_ns} ns"
+        );
+    });
+}
