@@ -40,7 +40,7 @@ fn a_seed_goes_the_same_way_again() {
     assert_ne!(one, other);
 }
 
-/// With these a mistake of the scheduler's was found that no smaller test shows.
+/// With these a mistake of the scheduler's, or of a check's, was found that no smaller test shows.
 #[test]
 fn what_was_found_once_is_not_found_again() {
     const SEEDS: [u64; 25] = [
