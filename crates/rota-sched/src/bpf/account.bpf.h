@@ -28,14 +28,20 @@ static __always_inline void count_wanted(struct queue_ctx *q, u64 now)
 	}
 }
 
-/* Under the queue's lock. */
-static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
+/* Under the queue's lock: nothing that was lost until now is a cause of what is missed from now on. */
+static __always_inline void mark_lost(struct queue_ctx *q)
 {
 	int i;
 
-	q->blackout_since = now;
 	for (i = 0; i < ROTA_NR_CAUSES; i++)
 		q->lost_at_blackout[i] = q->account.lost_ns[i];
+}
+
+/* Under the queue's lock. */
+static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
+{
+	q->blackout_since = now;
+	mark_lost(q);
 }
 
 /* Under the queue's lock: counts a missed promise for the cause that took most, or for `cause` if none is counted. */
@@ -91,6 +97,7 @@ static __always_inline void follow_promise(struct queue_ctx *q, u64 promised_fro
 	q->account.missed = 0;
 	for (i = 0; i < ROTA_NR_CAUSES; i++)
 		q->account.missed_by_cause[i] = 0;
+	mark_lost(q);
 }
 
 /* A thread that would run, and did not until now. Returns whether the tenant had none before. */
@@ -162,17 +169,20 @@ __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 __noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_tenant *tenant;
 	struct queue_ctx *owner;
 	u64 lost;
 
 	if (!c || cause >= ROTA_NR_CAUSES || c->slot_queue == ROTA_NONE)
 		return 0;
 	owner = queue_ctx(c->slot_queue);
-	if (!owner || !queue_waits(owner))
+	tenant = tenant_of(c->slot_tenant);
+	if (!owner || !tenant || !queue_waits(owner))
 		return 0;
 	from = max_time(from, c->slot_start);
 	to = min_time(to, c->slot_end);
 	bpf_spin_lock(&owner->lock);
+	follow_promise(owner, tenant->promised_from);
 	if (!owner->nr_running)
 		from = max_time(from, owner->blackout_since);
 	lost = from < to ? to - from : 0;

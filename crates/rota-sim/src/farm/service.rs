@@ -114,7 +114,7 @@ impl Service {
             late_ns,
             tables: Vec::new(),
             threads: Threads::default(),
-            spare: Spare::new(cpus),
+            spare: Spare::new(cpus, late_ns),
             cpus: vec![watch; cpus as usize],
             crowded_since_ns: BTreeMap::new(),
             changed_ns: now_ns,
@@ -188,6 +188,7 @@ impl Service {
     pub fn bound(&mut self, machine: &Machine, late_ns: u64) {
         self.look(machine);
         self.late_ns = late_ns;
+        self.spare.bound(late_ns);
         self.forgive(machine.now_ns());
     }
 
@@ -277,7 +278,7 @@ impl Service {
         let watch = &mut self.cpus[cpu];
         if slot != watch.slot {
             watch.unserved_ns = 0;
-            self.spare.blurs(cpu, self.late_ns);
+            self.spare.blurs(cpu);
         }
         self.slots += u64::from(slot.is_some());
         (watch.slot, watch.until_ns) = (slot, until_ns.min(next_ns.unwrap_or(u64::MAX)));

@@ -44,6 +44,8 @@ struct Line {
 #[derive(Debug)]
 pub struct Spare {
     cpus: Vec<Line>,
+    /// A timer may be so late.
+    late_ns: u64,
     /// When a vCPU, or a tenant with one, had nothing to do last, by tenant.
     rested_ns: Vec<Vec<u64>>,
     /// What each tenant had on all CPUs beyond its slots: a tenant with several vCPUs gets its part wherever it can.
@@ -66,15 +68,17 @@ fn part_ppb(threads: &Threads, vcpu: &Vcpu) -> u64 {
 }
 
 /// How long the others of a CPU may run while one of them waits, whose tenant has had so much elsewhere since: what
-/// they are owed, as much as that by their parts, and their turns.
+/// they are owed, as much as that by their parts, and their turns, each of which may end late.
 fn allowed_ns<'a>(
     threads: &Threads,
     waits: &Vcpu,
     had_ns: u64,
+    late_ns: u64,
     others: impl Iterator<Item = &'a Vcpu>,
 ) -> u64 {
     let owed_ns = u128::from(CREDIT_NS) + divided(had_ns.into(), 1_000_000_000, part_ppb(threads, waits));
-    let part = |vcpu| divided(owed_ns, part_ppb(threads, vcpu), 1_000_000_000) as u64 + 2 * TURN_NS;
+    let turns_ns = 2 * (TURN_NS + late_ns);
+    let part = |vcpu| divided(owed_ns, part_ppb(threads, vcpu), 1_000_000_000) as u64 + turns_ns;
     others.map(part).sum()
 }
 
@@ -85,9 +89,14 @@ fn divided(ns: u128, times: u64, over: u64) -> u128 {
 }
 
 impl Spare {
-    pub fn new(cpus: u32) -> Spare {
+    pub fn new(cpus: u32, late_ns: u64) -> Spare {
         let cpus = vec![Line::default(); cpus as usize];
-        Spare { cpus, rested_ns: Vec::new(), had_ns: Vec::new(), kept_ns: Vec::new() }
+        Spare { cpus, late_ns, rested_ns: Vec::new(), had_ns: Vec::new(), kept_ns: Vec::new() }
+    }
+
+    /// From here on a timer may be so late.
+    pub fn bound(&mut self, late_ns: u64) {
+        self.late_ns = late_ns;
     }
 
     /// Begins anew.
@@ -117,8 +126,8 @@ impl Spare {
     }
 
     /// A slot begins or ends, for which a timer may be late.
-    pub fn blurs(&mut self, cpu: usize, late_ns: u64) {
-        self.cpus[cpu].blurred_ns += late_ns;
+    pub fn blurs(&mut self, cpu: usize) {
+        self.cpus[cpu].blurred_ns += self.late_ns;
     }
 
     /// A thread no longer wants to run.
@@ -168,7 +177,7 @@ impl Spare {
             }
             wait.ns += ns;
             let others = places().filter(|(other, _)| *other != place).map(|(_, vcpu)| vcpu);
-            if wait.ns > allowed_ns(threads, vcpu, had_ns - wait.had_ns, others) {
+            if wait.ns > allowed_ns(threads, vcpu, had_ns - wait.had_ns, self.late_ns, others) {
                 let (cpu, tenant) = (CpuId(cpu as u32), vcpu.tenant);
                 return Some(Fault::Unfair { cpu, tenant, to: owner.tenant, ns: wait.ns });
             }
