@@ -365,20 +365,50 @@ __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 ten
 }
 
 /*
+ * The tag of a thread's request. Threads that may run everywhere all have their tenant's clock: they wait one behind
+ * the other. Each of the others has a line of its own tags, on which it moves as fast as its tenant's clock if all of
+ * the tenant's threads get the same; but it waits no longer than for one slice of each.
+ */
+static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 clock)
+{
+	struct queue_ctx *q = queue_ctx(tenant->first_queue);
+	u64 latest;
+
+	if (!q || !is_restricted(p) || vtime_before(t->finish, clock))
+		return clock;
+	latest = clock + q->nr_runnable * weighted(tenant, ROTA_FAIR_SLICE_NS);
+	return vtime_before(latest, t->finish) ? latest : t->finish;
+}
+
+/*
  * Whether a thread that wakes starts on the CPU that was picked for it, which idles, without a decision of that CPU.
  * That is what it would decide: nobody waits whom an idle CPU could take, or it has been told of them, and decides as
  * soon as the thread runs. A sibling that wakes meanwhile is not to take the CPU, too.
  */
 static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx *t, u32 cpu)
 {
+	struct rota_tenant *tenant = tenant_of(t->m.tenant);
 	struct fair_ctx *f = fair_ctx(t->m.tenant);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!f || !c || !is_shared_tenant(tenant_of(t->m.tenant)) || is_restricted(p))
+	if (!f || !c || !is_shared_tenant(tenant))
 		return false;
 	c->gives_way = 0;
-	t->tag = f->clock;
+	t->tag = fair_tag(p, t, tenant, f->clock);
 	return true;
+}
+
+/* The same for one that may run on its own CPU only: no CPU is asked for, and it comes to be queued. */
+static __always_inline bool goes_straight_at_home(struct task_struct *p, struct task_ctx *t, u64 enq_flags)
+{
+	bool is_bound = p->nr_cpus_allowed == 1 || is_held(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!(enq_flags & SCX_ENQ_WAKEUP) || !is_bound || !c || c->level != ROTA_LEVEL_IDLE || c->housekeeping ||
+	    c->exclusive || !is_shared_tenant(tenant_of(t->m.tenant)) || !scx_bpf_test_and_clear_cpu_idle(cpu))
+		return false;
+	return goes_straight(p, t, cpu);
 }
 
 /*
@@ -453,22 +483,6 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u
 	return other != ROTA_NONE ? other : cpu;
 }
 
-/*
- * The tag of a thread's request. Threads that may run everywhere all have their tenant's clock: they wait one behind
- * the other. Each of the others has a line of its own tags, on which it moves as fast as its tenant's clock if all of
- * the tenant's threads get the same; but it waits no longer than for one slice of each.
- */
-static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 clock)
-{
-	struct queue_ctx *q = queue_ctx(tenant->first_queue);
-	u64 latest;
-
-	if (!q || !is_restricted(p) || vtime_before(t->finish, clock))
-		return clock;
-	latest = clock + q->nr_runnable * weighted(tenant, ROTA_FAIR_SLICE_NS);
-	return vtime_before(latest, t->finish) ? latest : t->finish;
-}
-
 /* The service of one that may not run everywhere ends. */
 static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, struct queue_ctx *q, u64 used)
 {
@@ -510,6 +524,11 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 	u64 dsq;
 	u32 cpu;
 
+	if (goes_straight_at_home(p, t, enq_flags)) {
+		t->straight = true;
+		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | scx_enq_immediately());
+		return;
+	}
 	t->tag = f ? f->clock : 0;
 	cpu = fair_cpu(p, t, enq_flags, now);
 	place_among_siblings(p, t, q); /* before it is noted that it waits: only who has not waited yet is new */
