@@ -82,6 +82,8 @@ fn compile(clang: &OsString, folder: &Path, assembly: &Path) {
     assert!(compiled, "the scheduler does not compile against the model of the kernel: see {SOURCE}");
 }
 
+/// With variables of each thread's own. They are of the program that this library is part of, never of one that is
+/// loaded later: that is the shortest way to them.
 fn thread_local(assembly: &str) -> String {
     let mut variables = 0;
     let mut lines: Vec<String> = Vec::new();
@@ -91,7 +93,7 @@ fn thread_local(assembly: &str) -> String {
         match definition.filter(|_| is_named) {
             Some((head, rest)) => {
                 let name = head.split(' ').next().unwrap_or(head);
-                lines.push(format!("{name} = internal thread_local(initialexec) global {rest}"));
+                lines.push(format!("{name} = internal thread_local(localexec) global {rest}"));
                 variables += 1;
             }
             None if line.starts_with("define ")

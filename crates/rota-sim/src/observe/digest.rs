@@ -54,6 +54,7 @@ fn words(event: Event) -> [u64; 3] {
 }
 
 impl Observer for Digest {
+    #[inline(always)]
     fn observe(&mut self, machine: &Machine, event: Event) {
         self.events += 1;
         self.add(machine.now_ns());

@@ -263,6 +263,7 @@ impl Unit {
 }
 
 impl Observer for Metrics {
+    #[inline(always)]
     fn observe(&mut self, machine: &Machine, event: Event) {
         match event {
             Event::Born(task) => self.born(machine, task),

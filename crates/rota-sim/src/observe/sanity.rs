@@ -91,6 +91,7 @@ impl Sanity {
 }
 
 impl Observer for Sanity {
+    #[inline(always)]
     fn observe(&mut self, machine: &Machine, event: Event) {
         match event {
             Event::Woken(task) => {

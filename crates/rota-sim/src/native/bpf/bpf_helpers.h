@@ -28,8 +28,14 @@
 	for (int i##_next = (start), i##_end = (end); i##_next < i##_end && ((i) = i##_next, true); i##_next++)
 
 /* A map's definition is its type; at run time the variable holds where its values are (enum native_map_kind). */
-#define __uint(name, value) int(*name)[value]
+#define __uint(name, value) int(*name)[value] NATIVE_BESIDE_##name
 #define __type(name, value) typeof(value) *name
+#define NATIVE_BESIDE_type
+#define NATIVE_BESIDE_max_entries
+#define NATIVE_BESIDE_map_flags
+#define NATIVE_BESIDE_key_size
+/* Values whose size only the loader knows have none here. */
+#define NATIVE_BESIDE_value_size , (*value)[0]
 
 struct native_map {
 	u8 *values;
@@ -39,17 +45,21 @@ struct native_map {
 
 #define NATIVE_MAP_TYPE(map) (sizeof(*(map)->type) / sizeof(int))
 
-static __always_inline void *native_array_at(const void *map, u32 index)
+/* A size that is known here costs no multiplication. */
+static __always_inline void *native_array_at(const void *map, u32 index, u64 size)
 {
 	const struct native_map *array = map;
 
-	return index < array->entries ? array->values + (u64)index * array->value_size : NULL;
+	if (index >= array->entries)
+		return NULL;
+	__builtin_assume(array->values != NULL);
+	return array->values + index * (size ? (size + 7) / 8 * 8 : array->value_size);
 }
 
 void *native_hash_find(const void *map, const void *key);
 
 #define bpf_map_lookup_elem(map, key)                                                                                  \
-	(NATIVE_MAP_TYPE(map) == BPF_MAP_TYPE_ARRAY ? native_array_at(map, *(const u32 *)(key))                        \
+	(NATIVE_MAP_TYPE(map) == BPF_MAP_TYPE_ARRAY ? native_array_at(map, *(const u32 *)(key), sizeof(*(map)->value)) \
 						    : native_hash_find(map, key))
 
 struct task_struct;
