@@ -46,6 +46,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             self.policy.put_prev(&mut self.machine, cpu, id, Next::Ordinary(id));
         }
         change(&mut self.machine.tasks[id.index()]);
+        self.machine.tasks[id.index()].changes += 1;
         if queued {
             self.policy.enqueue(&mut self.machine, id, Arrival::Changed);
         }

@@ -53,6 +53,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             kernel_thread: spec.kernel_thread,
             realtime: spec.realtime,
             weight: spec.weight,
+            changes: 0,
             state: State::Blocked,
             cpu: cpu.expect("a task may run somewhere"),
             queued_ns: 0,

@@ -107,6 +107,8 @@ pub struct Task {
     pub realtime: Option<u8>,
     /// Among its siblings.
     pub weight: u32,
+    /// How often something of all this was changed.
+    pub(crate) changes: u32,
     /// What it is doing.
     pub state: State,
     /// Whose run queue it is on, or was on last.

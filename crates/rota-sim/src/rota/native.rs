@@ -22,6 +22,8 @@ pub struct TaskStruct {
     flags: u32,
     migration_disabled: u16,
     nr_cpus_allowed: i32,
+    /// The model's own: how many of the task's changes are in here.
+    changes: u32,
     cpus_ptr: *const CpuMask,
     scx: SchedExtEntity,
     pid: i32,
@@ -268,25 +270,40 @@ impl Shown {
 
     /// What the scheduler is shown of a task, as it is now.
     pub fn task(&mut self, kernel: &Kernel<'_>, id: TaskId) -> *mut TaskStruct {
-        let machine = &*kernel.machine;
+        let task = kernel.machine.task(id);
+        let shown = match self.tasks.get(id.index()) {
+            // SAFETY: made by `make_task` and freed with `self`; nobody holds a reference to it.
+            Some(&shown) if !shown.is_null() && unsafe { (*shown).changes } == task.changes => shown,
+            _ => self.show_anew(kernel.machine, id),
+        };
+        let (queued, slice_ns) = kernel.standing(id);
+        // SAFETY: as above.
+        unsafe {
+            (*shown).migration_disabled = u16::from(task.held);
+            (*shown).scx.flags = if queued { SCX_TASK_QUEUED } else { 0 };
+            (*shown).scx.slice = slice_ns;
+        }
+        shown
+    }
+
+    /// The same with what seldom changes.
+    #[cold]
+    fn show_anew(&mut self, machine: &Machine, id: TaskId) -> *mut TaskStruct {
+        let task = machine.task(id);
         let shown = match self.tasks.get(id.index()) {
             Some(&shown) if !shown.is_null() => shown,
             _ => self.make_task(id),
         };
-        let task = machine.task(id);
         let cgroup = match self.cgroups.get(task.cgroup.index()) {
             Some(&cgroup) => cgroup,
             None => self.make_cgroups(machine, task.cgroup),
         };
-        let (queued, slice_ns) = kernel.standing(id);
-        // SAFETY: made above and freed with `self`; nobody holds a reference to it or to the cgroup.
+        // SAFETY: as in `task`; the cgroup is made and freed likewise.
         unsafe {
+            (*shown).changes = task.changes;
             (*shown).flags = if task.kernel_thread { PF_KTHREAD } else { 0 };
-            (*shown).migration_disabled = u16::from(task.held);
             (*shown).nr_cpus_allowed = task.nr_cpus_allowed as i32;
             (*shown).cpus_ptr = &raw const *task.affinity;
-            (*shown).scx.flags = if queued { SCX_TASK_QUEUED } else { 0 };
-            (*shown).scx.slice = slice_ns;
             (*shown).scx.weight = task.weight;
             (*shown).pid = task.pid;
             (*shown).cgroups = &raw const (*cgroup).set;
@@ -300,7 +317,6 @@ impl Shown {
         unsafe { (*shown).id }
     }
 
-    #[cold]
     fn make_task(&mut self, id: TaskId) -> *mut TaskStruct {
         if self.tasks.len() <= id.index() {
             self.tasks.resize(id.index() + 1, ptr::null_mut());
@@ -309,6 +325,7 @@ impl Shown {
             flags: 0,
             migration_disabled: 0,
             nr_cpus_allowed: 0,
+            changes: 0,
             cpus_ptr: ptr::null(),
             scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
             pid: 0,
@@ -321,7 +338,6 @@ impl Shown {
     }
 
     /// All up to this one, each after its parent.
-    #[cold]
     fn make_cgroups(&mut self, machine: &Machine, cgroup: CgroupId) -> *mut Cgroup {
         while self.cgroups.len() <= cgroup.index() {
             let next = self.cgroups.len();

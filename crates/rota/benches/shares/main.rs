@@ -31,7 +31,7 @@ impl Program {
     fn starts(&self) -> usize {
         match self {
             Program::Parallel(..) => 1,
-            Program::Text(_) => 15,
+            Program::Text(_) => 30,
         }
     }
 }
