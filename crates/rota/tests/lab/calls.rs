@@ -37,7 +37,7 @@ const SELDOM: [Pair; 2] = [("stopping", "idles"), ("stopping", "running")];
 /// Each call of each task and CPU comes after one that it may come after, and whatever the model makes of two that
 /// follow each other the kernel makes, too.
 fn the_model_calls_as_the_kernel_does(kernel: &'static str) {
-    let guest = Guest::exact_on(kernel, 2).own("rota-calls").program("chrt").program("taskset");
+    let guest = Guest::exact_on(kernel, 2).own("rota-calls").own("rota-realtime").program("taskset");
     let results = guest.run(CONFIG, &script!("calls.sh"));
     let mut order = Order::default();
     let calls = results.text("calls.txt");

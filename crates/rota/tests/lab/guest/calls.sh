@@ -34,9 +34,7 @@ while [ ${now%.*} -lt $END ]; do
         usleep 20000
     done
     renice -n 5 -p $HOG
-    chrt -f -p 1 $HOG
-    usleep 5000
-    chrt -o -p 0 $HOG
+    rota-realtime $HOG --ms 5
     echo $HOG >$CGROUPS/other/cgroup.procs
     usleep 20000
     echo $HOG >$CGROUPS/web/cgroup.procs
