@@ -14,6 +14,26 @@ use rotad::life::Event;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
+/// Wakes one thread for each of these every 10 ms.
+fn wakes(signs: Vec<Rc<Semaphore>>) -> Script {
+    Script::new(async move |thread| {
+        loop {
+            thread.sleep(10 * MS).await;
+            signs.iter().for_each(|sign| sign.give(&thread));
+        }
+    })
+}
+
+/// Computes for so long each time that it is woken.
+fn works(sign: Rc<Semaphore>, ns: u64) -> Script {
+    Script::new(async move |thread| {
+        loop {
+            sign.take(&thread).await;
+            thread.compute(ns).await;
+        }
+    })
+}
+
 /// Slots begin on three CPUs at once. A shared tenant's thread that leaves one of them may be sent to another one,
 /// which serves its owner: then a fourth CPU is told, which is in the slot of somebody who has nothing to do.
 #[test]
@@ -147,25 +167,41 @@ fn who_is_displaced_by_one_that_is_bound_has_another_slot() {
             run.spawn(tenants.thread("batch", Hog));
         }
         let signs = [0, 0].map(|count| Rc::new(Semaphore::new(count)));
-        let given = signs.clone();
-        run.spawn(tenants.system(Script::new(async move |thread| {
-            loop {
-                thread.sleep(10 * MS).await;
-                given.iter().for_each(|sign| sign.give(&thread));
-            }
-        })));
-        let works = |sign: Rc<Semaphore>, ns| {
-            Script::new(async move |thread| {
-                loop {
-                    sign.take(&thread).await;
-                    thread.compute(ns).await;
-                }
-            })
-        };
+        run.spawn(tenants.system(wakes(signs.to_vec())));
         let [free, bound] = signs;
         run.spawn(TaskSpec { unit: UnitId(9), ..tenants.thread("web", works(free, 4 * MS)) });
         let first = Some(run.machine.mask([CpuId(1)]));
         run.spawn(TaskSpec { affinity: first, ..tenants.thread("web", works(bound, 3 * MS)) });
+        settle(&mut run, &tenants);
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 1_000 * MS);
+        let wanted_ns = received[9].wanted_ns;
+        assert!(wanted_ns < 500 * MS, "it has had to do for {wanted_ns} ns of 1 s, instead of 400 ms");
+    });
+}
+
+/// An idle CPU was told of a thread of the system, and takes another one that woke together with it and may run on no
+/// other of the system's CPUs: the first one has another CPU that idles.
+#[test]
+fn who_is_displaced_by_one_that_is_bound_has_another_cpu() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-2"
+            housekeeping = "0-1"
+            [[tenant]]
+            name = "batch"
+            class = "shared"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        let signs = [0, 0].map(|count| Rc::new(Semaphore::new(count)));
+        run.spawn(tenants.thread("batch", wakes(signs.to_vec())));
+        let [free, bound] = signs;
+        run.spawn(TaskSpec { unit: UnitId(9), ..tenants.system(works(free, 4 * MS)) });
+        let cpus = Some(run.machine.mask([CpuId(0), CpuId(2)]));
+        run.spawn(TaskSpec { affinity: cpus, ..tenants.system(works(bound, 3 * MS)) });
         settle(&mut run, &tenants);
         run.observer.begin(&mut run.machine);
         let received = after(&mut run, 1_000 * MS);

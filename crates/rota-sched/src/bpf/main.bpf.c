@@ -302,8 +302,8 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 		go_idle(c, cpu);
 		return;
 	}
-	if (c->level == ROTA_LEVEL_IDLE && c->picked > ROTA_LEVEL_SHARED)
-		pass_lines_on();
+	if (c->level == ROTA_LEVEL_IDLE && c->picked >= ROTA_LEVEL_SHARED)
+		pass_lines_on(cpu);
 	if (c->keeps_prev)
 		keep_prev(c, cpu, prev);
 	if (c->passes_on) {

@@ -87,26 +87,35 @@ static __always_inline u32 idle_open_cpu(struct task_struct *p)
 	return idle_cpu_of(p, mask, own_fits);
 }
 
-/* Somebody waits in a line, for whichever CPU comes: one that idles is told, if there is one. */
-static __always_inline void tell_idle_open_cpu(void)
+/* Somebody waits in a line, for whichever of these CPUs comes: one that idles is told, if there is one. */
+static __always_inline void tell_idle_cpu(struct bpf_cpumask *mask)
 {
-	struct bpf_cpumask *mask = open_mask;
 	s32 cpu = mask ? scx_bpf_pick_idle_cpu((const struct cpumask *)mask, 0) : -1;
 
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+static __always_inline void tell_idle_open_cpu(void)
+{
+	tell_idle_cpu(open_mask);
+}
+
 /*
- * A CPU that idled now serves somebody of a higher class, as when a slot begins while a thread of a shared tenant is
- * sent there. Who waits in a line, be it another's of which the CPU was told like this, would go on waiting though
- * others idle.
+ * A CPU that idled now serves somebody who may not be the one that it was told of: of a higher class, as when a slot
+ * begins while a thread of a shared tenant is sent there, or one that came meanwhile and may run there only. Who waits
+ * in a line, be it another's of which the CPU was told like this, would go on waiting though others idle.
  */
-__noinline int pass_lines_on(void)
+__noinline int pass_lines_on(u32 cpu)
 {
 	bool may = shared_may_wait();
 	u32 domain;
 
+	if (is_housekeeping(cpu)) {
+		if (nr_waiting(DSQ_QUEUE(SYSTEM_QUEUE)) > 0)
+			tell_idle_cpu(housekeeping_mask);
+		return 0;
+	}
 	for (domain = 0; may && domain < settings.nr_domains; domain++) {
 		if (scx_bpf_dsq_nr_queued(DSQ_SHARED(domain)) > 0) {
 			tell_idle_open_cpu();
