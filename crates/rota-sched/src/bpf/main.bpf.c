@@ -173,10 +173,7 @@ __noinline bool pick_tenant(u32 cpu)
 		return false;
 	if (!c->prev_dsq && !c->waiting && !shared_may_wait()) {
 		nobody_overdue(c);
-		if (c->slot_queue != ROTA_NONE && serve_owner(cpu))
-			return true;
-		c->idles = dozes_off(c, cpu);
-		return !c->idles && serve_second_level(cpu);
+		return (c->slot_queue != ROTA_NONE && serve_owner(cpu)) || (!is_unwanted(c) && serve_second_level(cpu));
 	}
 	if (serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
 	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end))
@@ -263,7 +260,7 @@ static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
 	c->until_ns = min_time(c->slot_end, c->look_at);
-	if (!c->idles && !dozes_off(c, cpu))
+	if (!dozes_off(c, cpu))
 		arm(c, c->until_ns);
 }
 
@@ -285,7 +282,6 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	c->overtaken = false;
 	c->decided = true;
 	c->dozes = 0;
-	c->idles = false;
 	c->claimed = ROTA_NONE;
 	c->look_at = ROTA_NEVER;
 	c->now = now_after(c, prev);

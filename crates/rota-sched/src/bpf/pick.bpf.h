@@ -215,27 +215,18 @@ static __always_inline bool may_come(const struct rota_table_vcpu *vcpu, const s
 }
 
 /*
- * Whether local vCPU `local` has a thread for this CPU: for the second level, if it is uncapped and this is its CPU;
- * or for one of its coming slots.
+ * Whether a vCPU with slots on this CPU has a thread for it: for the second level, if it is uncapped and this is its
+ * CPU; or for one of its coming slots.
  */
-__noinline bool local_waits(u32 cpu, u32 local, bool second_level)
+static __always_inline bool local_waits(struct cpu_ctx *c, u32 cpu, const struct rota_table_vcpu *vcpu,
+					struct rota_tenant *tenant, bool second_level)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct rota_table_vcpu *vcpu;
-	struct rota_cpu_view *view;
-	struct rota_tenant *tenant;
-
-	if (!c || c->buffer >= ROTA_NR_BUFFERS)
+	if (tenant->class != ROTA_CLASS_RESERVED)
 		return false;
-	view = cpu_view(c->buffer, cpu);
-	vcpu = view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
-	if (!vcpu || (second_level && (vcpu->flags & ROTA_VCPU_CAPPED)))
+	if (!second_level)
+		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, c->prev_dsq);
+	if ((vcpu->flags & ROTA_VCPU_CAPPED) || (vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu)))
 		return false;
-	tenant = tenant_of(vcpu->tenant);
-	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
-		return false;
-	if (second_level ? vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu) : may_come(vcpu, tenant))
-		return !second_level;
 	return vcpu_waits(vcpu, tenant, c->prev_dsq);
 }
 
@@ -249,6 +240,14 @@ static __always_inline u32 nr_locals(struct cpu_ctx *c, u32 cpu)
 	return view->nr_locals < ROTA_LOCALS_MAX ? view->nr_locals : ROTA_LOCALS_MAX;
 }
 
+/* Local vCPU `local` of this CPU, if there is one. */
+static __always_inline struct rota_table_vcpu *local_here(struct cpu_ctx *c, u32 cpu, u32 local)
+{
+	struct rota_cpu_view *view = c->buffer < ROTA_NR_BUFFERS ? cpu_view(c->buffer, cpu) : NULL;
+
+	return view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
+}
+
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */
 __noinline bool anyone_waits(u32 cpu)
 {
@@ -258,19 +257,28 @@ __noinline bool anyone_waits(u32 cpu)
 	if (!c)
 		return false;
 	locals = nr_locals(c, cpu);
-	for (i = 0; i < ROTA_LOCALS_MAX && i < locals; i++)
-		if (local_waits(cpu, i, false))
+	bpf_for (i, 0, locals) {
+		struct rota_table_vcpu *vcpu = local_here(c, cpu, i);
+		struct rota_tenant *tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+
+		if (tenant && local_waits(c, cpu, vcpu, tenant, false))
 			return true;
+	}
 	return locals == ROTA_LOCALS_MAX; /* there may be more than can be looked at */
 }
 
 /*
- * Whether nobody waits for one of this CPU's slots. Once that was found it holds until the CPU is told of somebody, as
- * it is of every thread that may wait for a slot here, or another table is in force.
+ * That nobody waits for one of this CPU's slots was found, and holds until the CPU is told of somebody, as it is of
+ * every thread that may wait for a slot here, or another table is in force.
  */
+static __always_inline bool is_unwanted(const struct cpu_ctx *c)
+{
+	return c->unwanted && !c->prev_dsq && !nr_rehomed;
+}
+
 static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
 {
-	if (c->unwanted && !c->prev_dsq && !nr_rehomed)
+	if (is_unwanted(c))
 		return true;
 	__sync_lock_test_and_set(&c->unwanted, 1); /* before it is looked, as `dozes` is */
 	if (!anyone_waits(cpu))

@@ -14,14 +14,6 @@
 
 #include "pick.bpf.h"
 
-/* Local vCPU `local` of this CPU, if there is one. */
-static __always_inline struct rota_table_vcpu *local_here(struct cpu_ctx *c, u32 cpu, u32 local)
-{
-	struct rota_cpu_view *view = c->buffer < ROTA_NR_BUFFERS ? cpu_view(c->buffer, cpu) : NULL;
-
-	return view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
-}
-
 /* What this CPU remembers of local vCPU `local`, masked where the verifier can see it. */
 static __always_inline struct second_place *second_place(struct cpu_ctx *c, u64 local)
 {
@@ -89,12 +81,12 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 		struct fair_ctx *f;
 		u64 tag;
 
-		if ((tried >> local & 1) || !local_waits(cpu, local, true))
+		if (tried >> local & 1)
 			continue;
 		vcpu = local_here(c, cpu, local);
 		tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 		f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
-		if (!tenant || !f)
+		if (!tenant || !f || !local_waits(c, cpu, vcpu, tenant, true))
 			continue;
 		tag = f->second + second_place(c, local)->forgiven;
 		if (found == ROTA_NONE || vtime_before(most, tag))

@@ -139,7 +139,6 @@ struct cpu_ctx {
 	u64 now;
 	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
 	u32 buffer;   /* of the table in force */
-	bool idles;   /* and needs no timer: see dozes_off */
 	u64 look_at;  /* the owner's thread is on its way: when to look for it again; ROTA_NEVER */
 	/* Entries and claims of vCPUs (handover.bpf.h), ROTA_NONE: none. */
 	u32 claimed; /* by the run of dispatch */
