@@ -361,37 +361,6 @@ fn looking_for_a_thread_that_does_not_come_has_an_end() {
     });
 }
 
-/// More background threads than the floor has grants for until the kernel's watchdog looks: each has its turn in time.
-#[test]
-fn many_threads_share_the_grants_of_the_floor() {
-    apart(|| {
-        let (mut run, mut tenants) = start(
-            r#"
-            [host]
-            cpus = "0-1"
-            housekeeping = "0"
-            [[tenant]]
-            name = "web"
-            class = "reserved"
-            share = 0.5
-            latency = "20ms"
-            match = { cgroup = "web" }
-            [[tenant]]
-            name = "batch"
-            class = "background"
-            match = { cgroup = "batch" }
-            "#,
-        );
-        run.spawn(tenants.thread("web", Hog));
-        for _ in 0..100 {
-            run.spawn(tenants.thread("batch", Hog));
-        }
-        settle(&mut run, &tenants);
-        run.run_until(run.machine.now_ns() + 60_000 * MS);
-        assert!(run.policy.exited().is_none(), "{:?}", run.policy.exited());
-    });
-}
-
 const LONE: &str = r#"
     [host]
     cpus = "0-3"

@@ -283,6 +283,39 @@ fn who_was_alone_has_its_turn_among_siblings() {
     });
 }
 
+/// More background threads than the floor has grants for until the kernel's watchdog looks: each has its turn in time.
+#[test]
+fn many_threads_share_the_grants_of_the_floor() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-1"
+            housekeeping = "0"
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            share = 0.5
+            latency = "20ms"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "batch"
+            class = "background"
+            match = { cgroup = "batch" }
+            "#,
+        );
+        run.spawn(tenants.thread("web", Hog));
+        for _ in 0..100 {
+            run.spawn(tenants.thread("batch", Hog));
+        }
+        appears(&mut run, &tenants, "web");
+        appears(&mut run, &tenants, "batch");
+        let unit = tenants.home("batch").first_unit;
+        let longest_ns = longest_ns(&mut run, unit, 60 * S);
+        assert!(longest_ns < 25 * S, "{longest_ns} ns");
+    });
+}
+
 /// A host that is reserved and used but for the floor, which many background threads share until the watchdog looks.
 #[test]
 fn many_background_threads_share_the_grants_of_a_full_host() {

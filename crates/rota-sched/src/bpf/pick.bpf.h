@@ -276,6 +276,7 @@ static __always_inline bool is_unwanted(const struct cpu_ctx *c)
 	return c->unwanted && !c->prev_dsq && !nr_rehomed;
 }
 
+/* The same, looked at where it is not known. */
 static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
 {
 	if (is_unwanted(c))
