@@ -196,13 +196,10 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     /// Something is done from outside: on a CPU that runs programs, which one that is away does not. If all are away,
     /// on the one that comes back first.
     pub(crate) fn come_in(&mut self) {
-        let Machine { now_ns, this_cpu, cpus, .. } = &mut self.machine;
-        if *now_ns >= cpus[this_cpu.index()].away_until_ns {
-            return;
+        let Machine { now_ns, this_cpu, cpus, .. } = &self.machine;
+        if *now_ns < cpus[this_cpu.index()].away_until_ns {
+            self.machine.this_cpu = self.machine.first_there().0;
         }
-        let online = cpus.iter().zip(0..).filter(|(cpu, _)| cpu.online);
-        let first = online.min_by_key(|(cpu, _)| cpu.away_until_ns.max(*now_ns));
-        *this_cpu = CpuId(first.expect("a CPU is online").1);
     }
 
     fn tick(&mut self, cpu: CpuId) {

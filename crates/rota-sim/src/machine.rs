@@ -151,6 +151,14 @@ impl Machine {
         self.this_cpu
     }
 
+    /// The CPU that runs programs before the others do, and from when on, in ns: now, if it is not away.
+    pub(crate) fn first_there(&self) -> (CpuId, u64) {
+        let online = self.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.online);
+        let there = online.map(|(cpu, number)| (cpu.away_until_ns.max(self.now_ns), number));
+        let (from_ns, number) = there.min().expect("a CPU is online");
+        (CpuId(number), from_ns)
+    }
+
     /// The highest CPU number + 1.
     pub fn nr_cpus(&self) -> u32 {
         self.cpus.len() as u32

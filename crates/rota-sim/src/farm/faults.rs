@@ -115,10 +115,17 @@ impl Faults {
         }
         for place in 0..self.due.len() {
             let (deal, every_ns, at_ns) = self.due[place];
-            if at_ns <= now_ns {
-                self.due[place].2 = now_ns + wait_ns(&mut scene.rng, every_ns);
-                self.deal(scene, deal);
+            if at_ns > now_ns {
+                continue;
             }
+            // What a program does is done on a CPU that is there.
+            let (_, there_ns) = scene.run.machine.first_there();
+            if there_ns > now_ns && !matches!(deal, Deal::Theft | Deal::Late) {
+                self.due[place].2 = there_ns;
+                continue;
+            }
+            self.due[place].2 = now_ns + wait_ns(&mut scene.rng, every_ns);
+            self.deal(scene, deal);
         }
     }
 
