@@ -310,6 +310,7 @@ impl Service {
                 && is_promised
                 && self.threads.waits(slot.tenant, slot.index)
                 && !self.is_kept_elsewhere(table, slot.tenant, at_ns)
+                && !beyond.is_some_and(|thread| self.has_turn_of_starving(table, &thread, at_ns))
         });
         let overdrawn = beyond.filter(|thread| thread.free && is_capped(table, thread));
         let idle_for = if runs.is_none() { self.local_that_waits(table, cpu, at_ns) } else { None };
@@ -358,6 +359,14 @@ impl Service {
         };
         table.homes(tenant).iter().any(|cpu| is_kept(&self.cpus[*cpu as usize]))
             || self.cpus.iter().any(|watch| has(watch) && is_kept(watch))
+    }
+
+    /// Whether a thread without slots may have the turn of a line in which another one has starved: the first has it.
+    fn has_turn_of_starving(&self, table: &Timetable, thread: &Thread, at_ns: u64) -> bool {
+        let is_in_line = |thread: &Thread| table.vcpus_of(thread.owner.tenant).is_empty();
+        let has_starved =
+            |thread: &Thread| thread.waits_since_ns.is_some_and(|since_ns| since_ns + STARVING_NS <= at_ns);
+        is_in_line(thread) && self.threads.all().any(|(_, other)| is_in_line(other) && has_starved(other))
     }
 
     /// A tenant that may have what is left on this CPU, has nothing on another, and waits. One with several vCPUs may
