@@ -238,6 +238,29 @@ fn who_becomes_a_shared_tenant_takes_nothing_from_others() {
     });
 }
 
+/// Threads wait while their tenant leaves and comes back, and another one has got its number: each has its turn by its own
+/// tenant's clock, not by the other's.
+#[test]
+fn who_waits_while_numbers_change_waits_for_its_own_tenants_turn() {
+    apart(|| {
+        let (mut run, mut tenants) = start(1, (1_000, 100));
+        spawn(&mut run, &mut tenants, "other", 2);
+        advance(&mut run, 200 * MS);
+        for _ in 0..400 {
+            let spec = tenants.thread("one", Periodic::new(100 * US, 10_000 * MS));
+            run.spawn(spec);
+        }
+        for name in ["one", "other"] {
+            run.act(|run| run.policy.vanishes(&mut run.machine, name));
+        }
+        for name in ["other", "one"] {
+            run.act(|run| run.policy.appears(&mut run.machine, name, tenants.home(name).cgroup));
+        }
+        let [one, _] = received(&mut run, &tenants, 100 * MS);
+        assert!(one > 39 * MS, "of 40 ms that it has to do it has done {one} ns in 100 ms");
+    });
+}
+
 /// With a CPU for itself it is served by its weight a hundred times as far as a neighbour. The time that it takes the
 /// system to is where others begin, and the neighbour is not to have all until it has come there, too.
 #[test]

@@ -112,7 +112,7 @@ __noinline int tag_at_most(u64 dsq, u32 tenant, u64 latest)
 		while ((p = bpf_iter_scx_dsq_next(&it))) {
 			struct task_ctx *t = task_ctx(p);
 
-			if (!t || t->m.tenant != tenant || t->overdue || !vtime_before(latest, t->tag))
+			if (!t || t->stands_for != tenant || t->overdue || !vtime_before(latest, t->tag))
 				continue;
 			t->tag = latest;
 			scx_bpf_dsq_move_set_vtime(&it, latest);

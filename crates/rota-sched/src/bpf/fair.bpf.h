@@ -91,28 +91,29 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 		struct task_ctx *t;
 		struct fair_ctx *f;
 		u64 tag, margin;
+		u32 number;
 
 		p = bpf_iter_scx_dsq_next(&it);
 		if (!p)
 			break;
 		t = task_ctx(p);
-		tenant = t ? tenant_of(t->m.tenant) : NULL;
-		f = t ? fair_ctx(t->m.tenant) : NULL;
-		if (!f || !tenant || !may_run_here(p, cpu))
+		number = t ? t->stands_for : ROTA_NONE;
+		tenant = tenant_of(number);
+		f = fair_ctx(number);
+		if (!t || !f || !tenant || !may_run_here(p, cpu))
 			continue;
 		if (!t->overdue && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
 			t->tag = f->clock;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
-		tag = t->overdue ? t->tag : fair_next(c, t->m.tenant, f) + t->tag - f->clock;
+		tag = t->overdue ? t->tag : fair_next(c, number, f) + t->tag - f->clock;
 		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
-		if (t->m.tenant == c->prev_tenant ? !c->prev_spent
-						  : c->has_bound && !vtime_before(tag + margin, c->bound))
+		if (number == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag + margin, c->bound))
 			continue;
 		c->has_bound = true;
 		c->bound = tag;
-		found = t->m.tenant;
+		found = number;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return found;
@@ -138,10 +139,10 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 			if (!p)
 				break;
 			t = task_ctx(p);
-			if (!t || t->m.tenant != tenant_id || !may_run_here(p, cpu))
+			if (!t || t->stands_for != tenant_id || !may_run_here(p, cpu))
 				continue;
 			was = front_leaves(t);
-			if (was) /* another tenant's, if it has become that one's as it waited */
+			if (was) /* another line's, if it is about to be sent there */
 				front = was;
 			moved = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
 			break;
@@ -505,6 +506,7 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	if (c->level != ROTA_LEVEL_IDLE)
 		notes_wait(d, tenant_id, now);
 	t->queued_since = t->queued_since ?: now;
+	t->stands_for = tenant_id;
 	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f->clock), now);
 	if (is_restricted(p))
 		return DSQ_BOUND(cpu);
@@ -548,7 +550,7 @@ __noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u
 
 	if (!t || ((dsq >> 32) == (DSQ_SHARED(0) >> 32) && t->in_line >> 32 == tenant_id))
 		return dsq;
-	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->m.tenant == tenant_id && is_restricted(p) &&
+	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == tenant_id && is_restricted(p) &&
 	    may_run_on(p, (u32)dsq) && open != ROTA_NONE)
 		return dsq;
 	front_is_gone(t);

@@ -157,6 +157,7 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 
 		if (t) {
 			t->tag = tag_in_line(t, f->clock, now);
+			t->stands_for = tenant_id;
 			t->in_line = IN_LINE(tenant_id, domain);
 			t->waits_since = now;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
