@@ -238,8 +238,8 @@ fn who_becomes_a_shared_tenant_takes_nothing_from_others() {
     });
 }
 
-/// Threads wait while their tenant leaves and comes back, and another one has got its number: each has its turn by its own
-/// tenant's clock, not by the other's.
+/// Threads wait while their tenant leaves and comes back, and another one has got its number: each has its turn by its
+/// own tenant's clock, not by the other's.
 #[test]
 fn who_waits_while_numbers_change_waits_for_its_own_tenants_turn() {
     apart(|| {

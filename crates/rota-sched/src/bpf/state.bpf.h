@@ -222,7 +222,7 @@ struct task_ctx {
 	u64 vtime;	  /* among its siblings */
 	u64 tag;	  /* of its request, if its tenant is a shared one */
 	u64 finish;	  /* of the last one */
-	u32 stands_for;	  /* whose turn it waits for in a line; `m` may be of before it became another tenant's */
+	u32 stands_for;	  /* for whom it waits in a line: `m` may be of before it became that tenant's */
 	u64 in_line;	  /* the line in which it is the front: see IN_LINE; 0: none */
 	u64 waits_since;  /* as the front */
 	u64 queued_since; /* for its turn; 0: it runs, or has not waited since */
