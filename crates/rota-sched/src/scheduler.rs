@@ -1,6 +1,7 @@
 //! The running scheduler: tenants, bindings and tables go in, accounts come out.
 
 mod accounts;
+mod growth;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -96,6 +97,8 @@ struct Known {
     spec: TenantSpec,
     /// It has so many queues, from its first on.
     queues: u32,
+    /// The first of those from before it grew, and how many, as long as a CPU may serve it by them.
+    former: Option<(u32, u32)>,
     record: shared::Tenant,
 }
 
@@ -217,26 +220,25 @@ impl<K: Kernel> Scheduler<K> {
 
     /// The same with queues for so many vCPUs.
     fn set(&self, spec: TenantSpec, vcpus: u32) -> Result<()> {
-        let retired = self.enter(spec, vcpus)?;
+        self.enter(spec, vcpus)?;
         self.memberships_changed()?;
-        self.begin_promises(0)?;
-        if let Some((first, count)) = retired {
-            self.numbers.borrow_mut().free(first, count);
-        }
-        Ok(())
+        self.begin_promises(0)
     }
 
-    /// Writes the tenant's record. Returns its former queues if it has others now.
-    fn enter(&self, spec: TenantSpec, vcpus: u32) -> Result<Option<(u32, u32)>> {
+    /// Writes the tenant's record.
+    fn enter(&self, spec: TenantSpec, vcpus: u32) -> Result<()> {
         ensure!(spec.id < self.settings.nr_tenants, "no room for tenant {}: raise the capacity", spec.id);
         let mut tenants = self.tenants.borrow_mut();
-        let known = tenants.get(&spec.id);
         let needs = queues_needed(spec.kind, vcpus);
-        let former = known.map(|known| (known.record.first_queue, known.queues));
-        let (first_queue, queues) = match former {
-            Some((first, count)) if count >= needs => (first, count),
-            _ => (self.new_queues(needs, &spec)?, needs),
+        let (first_queue, queues) = match tenants.get_mut(&spec.id) {
+            Some(known) if known.queues >= needs => (known.record.first_queue, known.queues),
+            known => {
+                let first = self.new_queues(needs, &spec)?;
+                known.map_or(Ok(()), |known| self.keep_former(spec.id, known))?;
+                (first, needs)
+            }
         };
+        let known = tenants.get(&spec.id);
         let mut record = known.map_or_else(shared::Tenant::zeroed, |known| known.record);
         if known.is_none() {
             record.first_vcpu = [NONE; shared::NR_BUFFERS];
@@ -262,14 +264,16 @@ impl<K: Kernel> Scheduler<K> {
         let is_shared = |known: &&Known| known.record.class == shared::class::SHARED;
         let weight_before = known.filter(is_shared).map_or(0, |known| known.record.weight);
         self.kernel.call("reweigh", &mut Reweigh { tenant: spec.id, weight_before })?;
-        tenants.insert(spec.id, Known { spec, queues, record });
-        Ok(former.filter(|&(first, _)| first != first_queue))
+        let former = known.and_then(|known| known.former);
+        tenants.insert(spec.id, Known { spec, queues, former, record });
+        Ok(())
     }
 
     fn new_queues(&self, count: u32, spec: &TenantSpec) -> Result<u32> {
         // A thread that was sent elsewhere while it waited is counted where it did until it runs: a count begun anew
         // would go below zero then, and hide the first thread of the queue's next tenant.
-        let is_used = |head: shared::QueueHead| head.nr_runnable > 0 || head.waiting > 0;
+        let is_used =
+            |head: shared::QueueHead| head.nr_runnable > 0 || head.waiting > 0 || head.claimed_by != 0;
         let busy = |queue: u32| self.queue_head(queue).is_ok_and(is_used);
         let first = self.numbers.borrow_mut().take(count, busy).with_context(|| {
             format!("no room for {count} more queues of {}; start again with more", self.settings.nr_queues)
@@ -294,7 +298,9 @@ impl<K: Kernel> Scheduler<K> {
         let Some(known) = known else { return Ok(()) };
         self.kernel.put("tenants", id, &shared::Tenant { class: shared::class::NONE, ..known.record })?;
         self.memberships_changed()?;
-        self.numbers.borrow_mut().free(known.record.first_queue, known.queues);
+        for (first, count) in known.former.into_iter().chain([(known.record.first_queue, known.queues)]) {
+            self.numbers.borrow_mut().free(first, count);
+        }
         Ok(())
     }
 
@@ -417,18 +423,8 @@ impl<K: Kernel> Scheduler<K> {
     pub fn settle(&mut self, published: Published) -> Result<Installed> {
         ensure!(self.kernel.now_ns() >= published.from_ns, "the table is not in force yet");
         self.promise(published.from_ns)?;
+        self.free_former()?;
         Ok(published.installed)
-    }
-
-    /// A tenant that grows has slots for its new vCPUs before it is told of them, and claims each in a queue's entry of
-    /// its own by then.
-    fn make_room(&self, placement: &Placement) -> Result<()> {
-        let grows = |(id, known): (&TenantId, &Known)| {
-            let &(_, vcpus) = placement.first_vcpu.get(id)?;
-            (queues_needed(known.spec.kind, vcpus) > known.queues).then(|| (known.spec.clone(), vcpus))
-        };
-        let grown: Vec<(TenantSpec, u32)> = self.tenants.borrow().iter().filter_map(grows).collect();
-        grown.into_iter().try_for_each(|(spec, vcpus)| self.set(spec, vcpus))
     }
 
     /// Writes a table to a buffer that is not in force, and where its tenants' vCPUs are.

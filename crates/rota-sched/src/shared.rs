@@ -67,6 +67,8 @@ structures! {
         migrates: u32,
         latency_ns: u64,
         promised_from: u64,
+        nr_former: u32,
+        former_entry: u32,
     }
     CpuView = "rota_cpu_view" {
         slices: u32,
@@ -96,7 +98,7 @@ structures! {
         wanted_since: u64,
         blackout_since: u64,
         waiting: u32,
-        reserved: u32,
+        claimed_by: u32,
     }
     FairClock = "rota_fair_clock" {
         clock: u64,

@@ -10,10 +10,11 @@ use rota_model::{Class, CpuSet, Model, Topology};
 use rota_sched::Cause;
 use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, UnitMetrics};
 use rota_sim::programs::{Hog, Intermittent, Periodic};
-use rota_sim::rota::Rota;
+use rota_sim::rota::{Deed, Rota};
 use rota_sim::{CgroupId, Costs, CpuId, CpuMask, Machine, Rng, Simulation, TaskSpec, Tenants, UnitId, apart};
-use rota_sim::{Program, Resumed, Step, World};
+use rota_sim::{Program, Resumed, Step, Theft, World};
 use rota_table::Certified;
+use rotad::life::Event::Configured;
 use rotad::planning::{Grants, propose};
 
 const US: u64 = 1_000;
@@ -95,7 +96,8 @@ fn hand_overs(table: &Certified) -> Vec<f64> {
 }
 
 fn start(model: &Model, costs: Costs, seed: u64) -> (Run, Tenants) {
-    let policy = Rota::new(model).expect("a host");
+    let mut policy = Rota::new(model).expect("a host");
+    policy.journal(); // it is kept from now on
     let watch = (Promises::new(SLACK_NS), Parallel::default());
     let observers = (Metrics::default(), watch, Sanity::new(WATCHDOG_NS));
     let topology = model.host.topology.clone();
@@ -501,4 +503,49 @@ fn tables_change_under_migrating_vcpus() {
         }
         check(&mut run, "tables change");
     });
+}
+
+/// A tenant that grows has other queues, and other claims, before a table has slots for more of it. Until then a CPU
+/// that the hypervisor has just then keeps the one vCPU that it serves.
+#[test]
+fn no_vcpu_is_served_twice_while_its_tenant_grows() {
+    let found: Vec<_> = (0..120).map(|seed| apart(|| grow_one(seed))).collect();
+    assert!(found.iter().all(Vec::is_empty), "{found:?}");
+}
+
+/// Four of 0.55 on three CPUs, of which the last migrates, and is to have a second vCPU. The times at which two of its
+/// threads ran before the table in force had two.
+fn grow_one(seed: u64) -> Vec<u64> {
+    let text = |vcpus: u32| {
+        format!(
+            "[host]\ncpus = \"0-3\"\nhousekeeping = \"0\"\nmigration_cost = \"5us\"\n\
+             [[tenant]]\nname = \"t{{i}}\"\ncount = 3\nclass = \"reserved\"\nshare = 0.55\nlatency = \"20ms\"\n\
+             match = {{ cgroup = \"t{{i}}\" }}\n\
+             [[tenant]]\nname = \"split\"\nvcpus = {vcpus}\nclass = \"reserved\"\nshare = 0.55\nlatency = \"20ms\"\n\
+             match = {{ cgroup = \"split\" }}\n"
+        )
+    };
+    let before = model(&text(1));
+    let (mut run, mut tenants) = start(&before, Costs::default(), seed);
+    for name in ["t0", "t1", "t2", "split", "split"] {
+        let spec = tenants.thread(name, Hog);
+        run.spawn(spec);
+    }
+    settle(&mut run, &tenants);
+    let began_ns = run.machine.now_ns();
+    let grows_ns = began_ns + 10 * MS + seed * 170 * US;
+    run.run_until(grows_ns);
+    // The daemon runs where nobody is in the way.
+    (1..4).for_each(|cpu| run.steal(CpuId(cpu), 1, Theft::Steal));
+    run.act(|run| run.policy.tell(&mut run.machine, Configured(model(&text(2)))));
+    // The table is planned after 20 ms in which nothing else changes.
+    run.at(grows_ns + 19 * MS, move |run| run.steal(CpuId(1 + (seed % 3) as u32), 5 * MS, Theft::Steal));
+    wait_until_settled(&mut run);
+    let in_force_ns = run.policy.journal().borrow().iter().rev().find_map(|(_, deed)| match deed {
+        Deed::Table(from_ns, _) => Some(*from_ns),
+        _ => None,
+    });
+    let in_force_ns = in_force_ns.filter(|from_ns| *from_ns > grows_ns).expect("a table has two");
+    let found = run.observer.1.1.found.iter().map(|(at_ns, ..)| *at_ns);
+    found.filter(|at_ns| *at_ns < in_force_ns).collect()
 }

@@ -139,6 +139,26 @@ __noinline bool claim_vcpu(u32 cpu, u32 entry, u32 level)
 	return false;
 }
 
+/*
+ * Whether another CPU has the vCPU by the entry that it had before its tenant grew. It is asked, as by the entry that
+ * the vCPU has now, which this CPU has claimed. By the former one nobody claims it any more: see serve_vcpu.
+ */
+static __always_inline bool is_claimed_formerly(struct cpu_ctx *c, const struct rota_tenant *tenant, u32 index)
+{
+	u32 entry = tenant->former_entry + index;
+	struct queue_ctx *v;
+
+	if (index >= tenant->nr_former || entry == c->claimed || entry == c->held || entry == c->serving)
+		return false;
+	v = queue_ctx(entry);
+	if (!v)
+		return false;
+	if (!take_or_ask(v, c->claim))
+		return true;
+	let_go(entry, c->claim);
+	return false;
+}
+
 /* The end of dispatch. What ran until now is still on the CPU if it has not blocked; it is let go of when it stops. */
 static __always_inline void hold_claimed(struct cpu_ctx *c)
 {

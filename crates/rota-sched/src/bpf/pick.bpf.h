@@ -101,7 +101,10 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 	       serve(cpu, DSQ_QUEUE(first ? own : service), level, until);
 }
 
-/* Runs vCPU `index` of a tenant, if no other CPU does. */
+/*
+ * Runs vCPU `index` of a tenant, if no other CPU does. The tenant may grow meanwhile: who has claimed the vCPU looks for
+ * its entry again, so that the loader's word is the end of claims by the former one.
+ */
 __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
@@ -113,7 +116,8 @@ __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 unt
 	entry = vcpu_entry(tenant, index);
 	if (!claim_vcpu(cpu, entry, level))
 		return false;
-	if (serve_threads(cpu, tenant_id, index, level, until))
+	if (vcpu_entry(tenant, index) == entry && !is_claimed_formerly(c, tenant, index) &&
+	    serve_threads(cpu, tenant_id, index, level, until))
 		return true;
 	unclaim(c, entry);
 	return false;

@@ -97,6 +97,9 @@ struct rota_tenant {
 	__u32 migrates;			   /* bit k: in buffer k a vCPU of it has slots on several CPUs */
 	__u64 latency_ns;		   /* promised bound */
 	__u64 promised_from;		   /* CLOCK_MONOTONIC: when the promise came into force */
+	/* vCPUs from 0 on that CPUs may still serve by the entries that they had before the tenant grew: handover.bpf.h */
+	__u32 nr_former;
+	__u32 former_entry; /* of vCPU 0 */
 };
 
 /* One CPU's part of the table in one buffer, decoded by the loader before the table is published. */
@@ -132,7 +135,7 @@ struct rota_queue_head {
 	__u64 wanted_since;   /* counted as wanted up to then; meaningful while nr_runnable is above zero */
 	__u64 blackout_since; /* nobody runs and somebody would since then; 0: no blackout */
 	__u32 waiting;	      /* at most so many are in its dispatch queue, or were sent on from there */
-	__u32 reserved;
+	__u32 claimed_by;     /* by the CPU that serves this vCPU; 0: nobody does */
 };
 
 /* What a shared tenant's entry begins with. */
@@ -235,7 +238,7 @@ struct rota_exit {
 	char msg[ROTA_EXIT_MSG_LEN];
 };
 
-_Static_assert(sizeof(struct rota_tenant) == 48, "tenant size");
+_Static_assert(sizeof(struct rota_tenant) == 56, "tenant size");
 _Static_assert(sizeof(struct rota_cpu_view) == ROTA_CACHE_LINE, "a CPU's view is one cache line");
 _Static_assert(sizeof(struct rota_publish) == 40, "publish size");
 

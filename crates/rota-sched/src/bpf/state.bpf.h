@@ -39,8 +39,8 @@ struct queue_ctx {
 	u32 vm; /* the tenant's number if it is a VM, which has several */
 	u64 wanted_since;
 	u64 blackout_since;
-	u32 waiting; /* at most so many are in its dispatch queue: see waiting.bpf.h */
-	u32 reserved;
+	u32 waiting;	/* at most so many are in its dispatch queue: see waiting.bpf.h */
+	u32 claimed_by; /* by the CPU that serves the vCPU whose entry this is; 0: nobody does */
 	struct rota_queue_account account;
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from; /* which promise the account is about */
@@ -49,10 +49,9 @@ struct queue_ctx {
 	/* Marks of vCPUs 64 i to 64 i + 63, in the tenant's entry first_queue + i (slot.bpf.h). */
 	u64 hungry; /* the vCPU's slot is in force and found nobody to run */
 	u64 dozing; /* the vCPU's CPU idles without a timer, perhaps: see rouse_dozing */
-	/* Of one vCPU, not of the queue: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
-	u32 claimed_by; /* by the CPU that serves it; 0: nobody does */
-	u32 wanted_by;	/* a claim of the CPU to be kicked when it is let go of; 0: none */
-	u64 trailing;	/* generation << 16 | the CPU of its last slot, if it migrates */
+	/* Of one vCPU, not of the queue, as claimed_by: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
+	u32 wanted_by; /* a claim of the CPU to be kicked when it is let go of; 0: none */
+	u64 trailing;  /* generation << 16 | the CPU of its last slot, if it migrates */
 };
 
 /*
