@@ -6,8 +6,8 @@ use rota_sim::observe::Waits;
 use rota_sim::programs::{Hog, Periodic};
 use rota_sim::rota::Rota;
 use rota_sim::{
-    CgroupId, Costs, CpuId, Program, Resumed, Script, Simulation, State, Step, TaskSpec, Tenants, UnitId,
-    Why, World, apart,
+    CgroupId, Costs, CpuId, Program, Resumed, Script, Simulation, State, Step, TaskId, TaskSpec, Tenants,
+    UnitId, Why, World, apart,
 };
 
 const MS: u64 = 1_000_000;
@@ -424,6 +424,43 @@ fn who_is_new_keeps_its_place_when_its_affinity_changes() {
             assert!(run.machine.now_ns() < spawned_ns + 4 * S, "it waits behind all others");
         }
     });
+}
+
+/// What a thread has in two seconds in which a program sets its affinity again and again as it waits.
+fn changed_as_it_waits(run: &mut Run, task: TaskId, cpu: u32) -> u64 {
+    let before_ns = run.machine.task(task).used_ns;
+    for _ in 0..200 {
+        run.run_until(run.machine.now_ns() + 10 * MS);
+        let mask = run.machine.mask([CpuId(cpu)]);
+        if run.machine.task(task).state == State::Queued {
+            run.act(|run| run.set_affinity(task, mask));
+        }
+    }
+    run.machine.task(task).used_ns - before_ns
+}
+
+/// In the line of those bound to a CPU without a slot for them, and in the background's.
+#[test]
+fn who_waits_in_a_line_keeps_its_place_when_its_affinity_changes() {
+    let batch = "[[tenant]]\nname = \"batch\"\nclass = \"background\"\nmatch = { cgroup = \"batch\" }\n";
+    let fair = "[[tenant]]\nname = \"fair\"\nclass = \"shared\"\nmatch = { cgroup = \"fair\" }\n";
+    let text = WEB.replace("cpus = \"0\"", "cpus = \"0-1\"").replace("class", "affinity = \"0\"\nclass")
+        + batch
+        + fair;
+    for name in ["fair", "web", "batch"] {
+        apart(|| {
+            let (mut run, mut tenants) = start(&text);
+            appears(&mut run, &tenants, name);
+            for _ in 0..20 {
+                let hog = bound(&run, tenants.thread(name, Hog), 1);
+                run.spawn(hog);
+            }
+            let changed = bound(&run, tenants.thread(name, Hog), 1);
+            let changed = run.spawn(changed);
+            let used_ns = changed_as_it_waits(&mut run, changed, 1);
+            assert!(used_ns > 50 * MS, "{name}: it had {used_ns} ns");
+        });
+    }
 }
 
 /// A thread that has waited for long enough to come before all others, where next to nothing is left, comes to another

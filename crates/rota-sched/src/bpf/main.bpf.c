@@ -73,7 +73,9 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 /*
  * The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
  * tenant's time, no further ahead or behind than a quantum. Those bound to a CPU without slots for them come from
- * several tenants, whose times have nothing to do with each other: they take turns.
+ * several tenants, whose times have nothing to do with each other: they take turns. One that waits in such a line, and
+ * whose affinity or cgroup is changed, keeps its place: a program that changes them again and again would keep it
+ * waiting for ever.
  */
 static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 dsq,
 					 u64 now)
@@ -83,9 +85,12 @@ static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx 
 	if (dsq == DSQ_QUEUE(t->m.queue))
 		return place_among_siblings(p, t, q);
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
-		return now;
+		return t->queued_since ?: now;
+	if ((t->waits_in >> 32) == (DSQ_BACKGROUND(0) >> 32))
+		return t->tag;
 	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
-	return vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
+	t->tag = vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
+	return t->tag;
 }
 
 void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
@@ -120,8 +125,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		dsq = idle_background_dsq(p, dsq);
-	begins_to_wait(t, dsq);
 	place = place_in_line(p, t, q, dsq, now);
+	begins_to_wait(t, dsq);
 	t->queued_since = t->queued_since ?: now;
 	t->overdue = false;
 	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place, enq_flags);

@@ -219,7 +219,7 @@ struct task_ctx {
 	u64 run_since;
 	u64 charged;	  /* what it used up to then is in its vtime */
 	u64 vtime;	  /* among its siblings */
-	u64 tag;	  /* of its request, if its tenant is a shared one */
+	u64 tag;	  /* of a shared tenant's request; or its place in a background line */
 	u64 finish;	  /* of the last one */
 	u32 stands_for;	  /* for whom it waits in a line: `m` may be of before it became that tenant's */
 	u64 in_line;	  /* the line in which it is the front: see IN_LINE; 0: none */
