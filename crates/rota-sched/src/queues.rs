@@ -6,12 +6,14 @@ use std::collections::BTreeSet;
 pub struct QueueNumbers {
     limit: u32,
     taken: BTreeSet<u32>,
+    /// Given back, and a thread may still come there.
+    left: BTreeSet<u32>,
 }
 
 impl QueueNumbers {
     /// All of `0..limit` free.
     pub fn new(limit: u32) -> QueueNumbers {
-        QueueNumbers { limit, taken: BTreeSet::new() }
+        QueueNumbers { limit, taken: BTreeSet::new(), left: BTreeSet::new() }
     }
 
     /// Takes the first `count` consecutive free numbers of which none is `busy`, and returns the first of them.
@@ -33,12 +35,18 @@ impl QueueNumbers {
     pub fn free(&mut self, first: u32, count: u32) {
         for number in first..first + count {
             assert!(self.taken.remove(&number), "queue {number} was not in use");
+            self.left.insert(number);
         }
     }
 
-    /// The numbers in use, ascending.
-    pub fn in_use(&self) -> Vec<u32> {
-        self.taken.iter().copied().collect()
+    /// No thread comes any more to those that were given back.
+    pub fn forget_left(&mut self) {
+        self.left.clear();
+    }
+
+    /// The numbers in which threads may wait, ascending: those in use, and those given back and not forgotten.
+    pub fn waited_in(&self) -> Vec<u32> {
+        self.taken.union(&self.left).copied().collect()
     }
 }
 
@@ -53,8 +61,11 @@ mod tests {
         assert_eq!(numbers.take(3, |_| false), Some(2));
         assert_eq!(numbers.take(2, |_| false), None);
         numbers.free(0, 2);
+        assert_eq!(numbers.waited_in(), [0, 1, 2, 3, 4]);
+        numbers.forget_left();
+        assert_eq!(numbers.waited_in(), [2, 3, 4]);
         assert_eq!(numbers.take(1, |number| number == 0), Some(1));
         assert_eq!(numbers.take(1, |_| false), Some(0));
-        assert_eq!(numbers.in_use(), [0, 1, 2, 3, 4]);
+        assert_eq!(numbers.waited_in(), [0, 1, 2, 3, 4]);
     }
 }

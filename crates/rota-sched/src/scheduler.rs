@@ -2,8 +2,9 @@
 
 mod accounts;
 mod growth;
+mod rehome;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::thread;
@@ -18,7 +19,7 @@ use crate::kernel::{Kernel, Memory};
 use crate::object::Loaded;
 use crate::placement::{Placement, boundary_ns};
 use crate::queues::QueueNumbers;
-use crate::shared::{self, Exit, Live, NEVER, NONE, Open, Publish, Rehome, Reweigh, Settings, TableRef};
+use crate::shared::{self, Exit, Live, NEVER, NONE, Open, Publish, Reweigh, Settings, TableRef};
 
 /// What the scheduler is loaded for.
 #[derive(Clone, Debug)]
@@ -125,6 +126,8 @@ pub struct Scheduler<K = Loaded> {
     settings: Settings,
     tenants: RefCell<BTreeMap<TenantId, Known>>,
     numbers: RefCell<QueueNumbers>,
+    /// When it changed last where threads wait, if those have not been looked at again since.
+    rehomed_ns: Cell<Option<u64>>,
     buffers: [Option<InBuffer>; shared::NR_BUFFERS],
     /// In each buffer's table, the CPUs of cores that one tenant has to itself.
     exclusive: [CpuSet; shared::NR_BUFFERS],
@@ -178,6 +181,7 @@ impl<K: Kernel> Scheduler<K> {
             settings,
             tenants: RefCell::default(),
             numbers: RefCell::new(QueueNumbers::new(settings.nr_queues)),
+            rehomed_ns: Cell::default(),
             buffers: [None; shared::NR_BUFFERS],
             exclusive: Default::default(),
             closed: CpuSet::default(),
@@ -326,29 +330,6 @@ impl<K: Kernel> Scheduler<K> {
     pub fn vcpu_thread_unbind(&self, tid: i32) -> Result<()> {
         self.kernel.remove("vcpu_threads", tid)?;
         self.memberships_changed()
-    }
-
-    /// Has every task looked at anew: at once if it waits, else when it next stops or starts.
-    fn memberships_changed(&self) -> Result<()> {
-        let epoch = offset_of!(Live, membership_epoch);
-        let next = self.kernel.get::<u32>(Memory::Live, epoch).wrapping_add(1);
-        self.kernel.write(Memory::Live, epoch, bytemuck::bytes_of(&next));
-        if !self.kernel.is_attached() {
-            return Ok(());
-        }
-        self.rehome_all()
-    }
-
-    /// Sends every waiting task to the dispatch queue where it belongs now.
-    fn rehome_all(&self) -> Result<()> {
-        let queues = self.numbers.borrow().in_use();
-        let of_cpu = |cpu| [dsq::background(cpu), dsq::pinned(cpu), dsq::bound(cpu)];
-        let of_cpus = (0..self.settings.nr_cpus).flat_map(of_cpu);
-        let lines = (0..self.settings.nr_domains).map(dsq::shared);
-        for dsq in queues.into_iter().map(dsq::queue).chain(lines).chain(of_cpus) {
-            self.kernel.call("rehome", &mut Rehome { dsq, moved: 0 })?;
-        }
-        self.kernel.call("kick_all", &mut 0u64)
     }
 
     fn write_from_ns(&self, buffer: usize, from_ns: u64) {

@@ -338,6 +338,9 @@ impl<'a, E: Enactor> Session<'a, E> {
         if self.counters.is_due(now_ns()) {
             self.read_accounts();
             self.spread_background();
+            if let Err(error) = self.scheduler.look_again() {
+                say(&format!("waiting threads could not be looked at again: {error:#}"));
+            }
             if self.discovery.scan_vms(self.life.model()) {
                 self.look();
             }

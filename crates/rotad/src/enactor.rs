@@ -26,6 +26,8 @@ pub trait Enactor {
     fn install(&mut self, table: Certified) -> Result<Installed>;
     /// The CPUs over which background threads are spread, each as often as it shall carry one.
     fn spread_background(&self, cpus: &[u32]) -> Result<()>;
+    /// Sends threads that were being queued as tenants changed to where they belong: to be called now and then.
+    fn look_again(&self) -> Result<()>;
     /// What the queues have counted.
     fn queues(&self) -> Result<Vec<QueueAccount>>;
     /// What the CPUs have counted.
@@ -67,6 +69,10 @@ impl Enactor for Scheduler {
 
     fn spread_background(&self, cpus: &[u32]) -> Result<()> {
         self.spread_background(cpus)
+    }
+
+    fn look_again(&self) -> Result<()> {
+        self.look_again()
     }
 
     fn queues(&self) -> Result<Vec<QueueAccount>> {

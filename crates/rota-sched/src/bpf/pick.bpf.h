@@ -102,8 +102,8 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 }
 
 /*
- * Runs vCPU `index` of a tenant, if no other CPU does. The tenant may grow meanwhile: who has claimed the vCPU looks for
- * its entry again, so that the loader's word is the end of claims by the former one.
+ * Runs vCPU `index` of a tenant, if no other CPU does. The tenant may grow meanwhile: who has claimed the vCPU looks
+ * for its entry again, so that the loader's word is the end of claims by the former one.
  */
 __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
 {

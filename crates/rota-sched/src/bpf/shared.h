@@ -97,7 +97,7 @@ struct rota_tenant {
 	__u32 migrates;			   /* bit k: in buffer k a vCPU of it has slots on several CPUs */
 	__u64 latency_ns;		   /* promised bound */
 	__u64 promised_from;		   /* CLOCK_MONOTONIC: when the promise came into force */
-	/* vCPUs from 0 on that CPUs may still serve by the entries that they had before the tenant grew: handover.bpf.h */
+	/* So many vCPUs may still be claimed by the entries that they had before the tenant grew: handover.bpf.h */
 	__u32 nr_former;
 	__u32 former_entry; /* of vCPU 0 */
 };

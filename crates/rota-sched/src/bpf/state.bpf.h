@@ -49,7 +49,7 @@ struct queue_ctx {
 	/* Marks of vCPUs 64 i to 64 i + 63, in the tenant's entry first_queue + i (slot.bpf.h). */
 	u64 hungry; /* the vCPU's slot is in force and found nobody to run */
 	u64 dozing; /* the vCPU's CPU idles without a timer, perhaps: see rouse_dozing */
-	/* Of one vCPU, not of the queue, as claimed_by: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
+	/* As claimed_by, of one vCPU: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
 	u32 wanted_by; /* a claim of the CPU to be kicked when it is let go of; 0: none */
 	u64 trailing;  /* generation << 16 | the CPU of its last slot, if it migrates */
 };

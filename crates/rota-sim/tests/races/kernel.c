@@ -292,6 +292,12 @@ void wake(int task)
 	send_kicks(here());
 }
 
+void call(void (*work)(void))
+{
+	work();
+	send_kicks(here());
+}
+
 /* The kernel's calls. */
 
 u64 bpf_ktime_get_ns(void)
@@ -432,6 +438,68 @@ struct bpf_cpumask *bpf_cpumask_create(void)
 	return &mask;
 }
 
+/* Who waits when it begins. */
+struct walk {
+	u64 dsq;
+	u16 tasks[TASKS];
+	u32 count, next;
+};
+
+_Static_assert(sizeof(struct walk) <= sizeof(struct bpf_iter_scx_dsq), "a walk fits");
+
+static int place_in(int dsq, int task)
+{
+	int place = 0;
+
+	while (place < dsqs[dsq].count && dsqs[dsq].tasks[place] != task)
+		place++;
+	return place;
+}
+
+int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags)
+{
+	int dsq = dsq_find(dsq_id);
+	struct walk *walk = (struct walk *)it;
+
+	*walk = (struct walk){.dsq = dsq_id, .count = dsqs[dsq].count};
+	for (u32 i = 0; i < walk->count; i++)
+		walk->tasks[i] = dsqs[dsq].tasks[i];
+	return 0;
+}
+
+struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it)
+{
+	struct walk *walk = (struct walk *)it;
+	int dsq = dsq_find(walk->dsq);
+
+	yield_to_others();
+	while (walk->next < walk->count) {
+		int task = walk->tasks[walk->next++];
+
+		if (place_in(dsq, task) < dsqs[dsq].count)
+			return shown(task);
+	}
+	return NULL;
+}
+
+/* With the lock of the task's run queue, if it waits there still. */
+bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags)
+{
+	int task = number_of(p), dsq = dsq_find(((struct walk *)it)->dsq), place, cpu;
+
+	cpu = tasks_now[task].cpu;
+	take(&cpus_now[cpu].lock);
+	place = place_in(dsq, task);
+	if (place < dsqs[dsq].count) {
+		memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1,
+			sizeof(int) * (--dsqs[dsq].count - place));
+		dsq_push(dsq_find(dsq_id), task);
+		place = -1;
+	}
+	cpus_now[cpu].lock = false;
+	return place < 0;
+}
+
 /* Not asked for here. */
 void scx_bpf_error_bstr(char *format, unsigned long long *data, u32 size)
 {
@@ -467,23 +535,10 @@ u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask
 {
 	return 0;
 }
-/* Those that are overdue are looked for, but nobody waits for so long. */
-int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags)
-{
-	return -1;
-}
-struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it)
-{
-	exit(1);
-}
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it)
 {
 }
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags)
-{
-	exit(1);
-}
-bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags)
 {
 	exit(1);
 }

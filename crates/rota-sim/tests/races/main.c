@@ -102,6 +102,19 @@ static const struct scene scenes[] = {
 	 .starts = {1 * MS, 5 * MS},
 	 .then = 6 * MS,
 	 .taken = true},
+	{.name = "the tenant grows between slots",
+	 .slots = {{0, 4000000}, {4000000, 8000000}},
+	 .capped = true,
+	 .awake = 1,
+	 .starts = {1 * MS, 3 * MS},
+	 .then = 4 * MS,
+	 .grows = true},
+	{.name = "the tenant grows in the second level",
+	 .slots = {{0, 4000000}, {6000000, 9000000}},
+	 .awake = 2,
+	 .starts = {1 * MS, 5 * MS},
+	 .then = 6 * MS,
+	 .grows = true},
 };
 
 void tell_number(const char *name, unsigned long long value)
@@ -192,6 +205,10 @@ static void blocker_works(int actor)
 		yield_to_others();
 		cpus_now[0].taken = cpus_now[0].resched = true;
 	}
+	if (scene->grows) {
+		yield_to_others();
+		call(grow);
+	}
 	if (!scene->blocks)
 		return;
 	yield_to_others();
@@ -217,6 +234,10 @@ static void finish(void)
 	u64 end_ns = ROUND + scene->slots[1][1], next_ns;
 	int cpu;
 
+	if (scene->grows) {
+		settle();
+		call(look_again_at_waiting);
+	}
 	for (;;) {
 		settle();
 		next_ns = end_ns;

@@ -21,6 +21,7 @@ struct scene {
 	int blocks;		      /* the task that blocks at some moment, + 1 */
 	int wakes;		      /* the task that is woken at some moment once it sleeps, + 1 */
 	_Bool taken;		      /* a higher class takes the first CPU at some moment, and keeps it */
+	_Bool grows;		      /* the tenant gets other queues at some moment */
 };
 
 void begin(const struct scene *scene);
@@ -28,6 +29,8 @@ const struct sched_ext_ops *operations(void);
 struct task_ctx *task_storage(unsigned int task);
 unsigned int cpu_of_timer(const struct bpf_timer *timer);
 void fire(unsigned int cpu);
+void grow(void);
+void look_again_at_waiting(void);
 int is_shared(const void *address);
 void show_vcpu(void);
 void make_writable(void *at, unsigned long size);

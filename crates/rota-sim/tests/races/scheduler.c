@@ -20,12 +20,13 @@ static struct {
 } table;
 static struct rota_cpu_view views_of[ROTA_NR_BUFFERS * CPUS];
 static struct cpu_ctx cpus_of[CPUS];
-static struct queue_ctx queues_of[2];
+static struct queue_ctx queues_of[3];
 static struct rota_tenant tenants_of[2];
 static struct fair_ctx fair_of[2];
 static struct fair_domain domain;
 static struct fair_place places_of[2];
 static struct task_ctx tasks_of[TASKS];
+static bool grows; /* what the loader writes is looked at by others meanwhile */
 
 /* What is found by a map's number. */
 static void back(void *map, void *values, u32 entries, u32 value_size)
@@ -77,7 +78,7 @@ void begin(const struct scene *scene)
 {
 	back(&views, views_of, ROTA_NR_BUFFERS * CPUS, sizeof(views_of[0]));
 	back(&cpus, cpus_of, CPUS, sizeof(cpus_of[0]));
-	back(&queues, queues_of, 2, sizeof(queues_of[0]));
+	back(&queues, queues_of, 3, sizeof(queues_of[0]));
 	back(&tenants, tenants_of, 2, sizeof(tenants_of[0]));
 	back(&fair, fair_of, 2, sizeof(fair_of[0]));
 	back(&domains, &domain, 1, sizeof(domain));
@@ -98,7 +99,8 @@ void begin(const struct scene *scene)
 	};
 	live.tables[0].from_ns = live.tables[0].generation = 1;
 	live.tables[1].from_ns = ROTA_NEVER;
-	loaded_with(&(struct rota_settings){CPUS, 2, 2, sizeof(table), 1});
+	loaded_with(&(struct rota_settings){CPUS, 3, 2, sizeof(table), 1});
+	grows = scene->grows;
 	rota_init();
 }
 
@@ -122,12 +124,38 @@ void fire(u32 cpu)
 	slot_timer(&cpus, &cpu, &cpus_of[cpu]);
 }
 
+/* What the loader does as the tenant grows, in its order: see scheduler.rs and scheduler/growth.rs. */
+void grow(void)
+{
+	struct rota_rehome arg = {.dsq = DSQ_QUEUE(1)};
+
+	tenants_of[1].former_entry = 1;
+	tenants_of[1].nr_former = 1;
+	tenants_of[1].first_queue = 2;
+	live.membership_epoch++;
+	rehome(&arg);
+	kick_all(NULL);
+}
+
+/* What it does a while after each change. */
+void look_again_at_waiting(void)
+{
+	struct rota_rehome arg = {.dsq = DSQ_QUEUE(1)};
+
+	rehome(&arg);
+	if (arg.moved)
+		kick_all(NULL);
+}
+
 /* Whether other CPUs look at what is there: all that belongs to queues, and some of what belongs to CPUs. */
-int is_shared(const void *address)
+__attribute__((disable_sanitizer_instrumentation)) int is_shared(const void *address)
 {
 	u64 at = (const u8 *)address - (const u8 *)cpus_of;
 
 	if ((const u8 *)address - (const u8 *)queues_of < sizeof(queues_of) && address >= (const void *)queues_of)
+		return 1;
+	if (grows && (address == &live.membership_epoch ||
+		      (address >= (const void *)tenants_of && address < (const void *)(tenants_of + 2))))
 		return 1;
 	if (address < (const void *)cpus_of || at >= sizeof(cpus_of))
 		return 0;
@@ -145,8 +173,12 @@ int is_shared(const void *address)
 /* For a failure's message. */
 void show_vcpu(void)
 {
-	tell_number("claimed_by", queues_of[1].claimed_by);
-	tell_number("wanted_by", queues_of[1].wanted_by);
-	tell_number("runnable", queues_of[1].nr_runnable);
-	tell_number("running", queues_of[1].nr_running);
+	const struct queue_ctx *q;
+
+	for (q = queues_of + 1; q < queues_of + 3; q++) {
+		tell_number("claimed_by", q->claimed_by);
+		tell_number("wanted_by", q->wanted_by);
+		tell_number("runnable", q->nr_runnable);
+		tell_number("running", q->nr_running);
+	}
 }

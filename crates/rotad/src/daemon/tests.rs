@@ -67,6 +67,10 @@ impl Enactor for Recorder {
         Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
+    fn look_again(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn spread_background(&self, _: &[u32]) -> Result<()> {
         Ok(())
     }
