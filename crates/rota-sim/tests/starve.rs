@@ -349,6 +349,42 @@ fn many_background_threads_share_the_grants_of_a_full_host() {
     });
 }
 
+/// A CPU that is reserved and used whole: many have their turns of the ms that those who starve there take every 5 s.
+#[test]
+fn many_threads_share_what_the_starving_take_from_slots() {
+    for computes_ns in [10 * S, MS / 50] {
+        apart(|| {
+            let (mut run, mut tenants) = start(
+                r#"
+                [host]
+                cpus = "0-1"
+                housekeeping = "0"
+                [[tenant]]
+                name = "web"
+                class = "reserved"
+                share = 1.0
+                latency = "20ms"
+                capped = true
+                match = { cgroup = "web" }
+                [[tenant]]
+                name = "batch"
+                class = "background"
+                match = { cgroup = "batch" }
+                "#,
+            );
+            run.spawn(tenants.thread("web", Hog));
+            appears(&mut run, &tenants, "web");
+            appears(&mut run, &tenants, "batch");
+            for _ in 0..200 {
+                run.spawn(tenants.thread("batch", Periodic::new(computes_ns, MS)));
+            }
+            let unit = tenants.home("batch").first_unit;
+            let longest_ns = longest_ns(&mut run, unit, 60 * S);
+            assert!(longest_ns < 25 * S, "{longest_ns} ns");
+        });
+    }
+}
+
 /// A thread bound to a CPU has all of it that no slot takes, but for the floor, which shared tenants have there, too.
 #[test]
 fn a_bound_thread_leaves_shared_tenants_the_floor() {

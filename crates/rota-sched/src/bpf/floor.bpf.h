@@ -91,37 +91,81 @@ __noinline u64 waits_since(u64 dsq, u64 now)
 	return since;
 }
 
+/* Since when anybody waits in a line, or the first that has starved there. */
+static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, u32 line)
+{
+	u64 since = waits_since(line_dsq(c, cpu, line), c->now);
+
+	return line == FLOOR_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->now)) : since;
+}
+
+/* The least time from one grant to the next for those who have starved. */
+#define STARVING_WAIT_MIN_NS (ROTA_PINNED_GRANT_NS * 100 / ROTA_STARVING_PART)
+
 /*
- * Whether somebody has waited for as long as the line has had no turn. Where slots follow one another nobody looks at
+ * The time from one such grant to the next in a line: all who wait there have a turn within a round, as in the floor.
+ * So it stays until nobody starves there, though ever fewer wait.
+ */
+static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct floor *floor, u32 line)
+{
+	const struct fair_domain *d = line == FLOOR_SHARED ? fair_domain(c->domain) : NULL;
+	u64 threads = (u64)(d ? d->waiting : c->waiting) + 1;
+	u64 wait = ROTA_FLOOR_ROUND_NS * (ROTA_PINNED_GRANT_NS / ROTA_QUANTUM_MIN_NS) / threads;
+
+	wait = max_time(STARVING_WAIT_MIN_NS, min_time(wait, ROTA_STARVING_NS));
+	return floor->starving_wait ? min_time(floor->starving_wait, wait) : wait;
+}
+
+/*
+ * Whether somebody has starved in a line that has had no turn for long. Where slots follow one another nobody looks at
  * it, so that who has come just now may be the first in seconds; when that one will have starved is noted.
  */
 static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 {
 	struct floor *floor = floor_of(c, line);
-	u64 since;
+	u64 wait = starving_wait(c, floor, line), starves;
 
-	if (c->now - floor->served <= ROTA_STARVING_NS)
+	if (c->now - floor->served <= wait)
 		return false;
-	since = waits_since(line_dsq(c, cpu, line), c->now);
-	if (line == FLOOR_SHARED)
-		since = min_time(since, waits_since(DSQ_BOUND(cpu), c->now));
-	floor->served = max_time(floor->served, since);
-	return c->now - floor->served > ROTA_STARVING_NS;
+	starves = line_waits_since(c, cpu, line) + ROTA_STARVING_NS;
+	if (c->now <= starves) {
+		floor->starving_wait = 0;
+		floor->served = max_time(floor->served, min_time(c->now, starves - wait));
+		return false;
+	}
+	floor->starving_wait = wait;
+	floor->left_ns = ROTA_PINNED_GRANT_NS;
+	return true;
+}
+
+/* The grant is for all who have starved in the line, until it is used up. */
+static __always_inline bool starves_on(struct cpu_ctx *c, u32 cpu)
+{
+	return c->starving && c->now - line_waits_since(c, cpu, c->starving - 1) > ROTA_STARVING_NS &&
+	       serve_overdue(cpu, c->starving - 1, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
 }
 
 /* Who has starved for seconds, for want of unreserved time, takes a turn from anyone. */
 __noinline bool serve_starving(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	u64 served;
 	u32 line;
 
-	if (!c ||
-	    c->now - min_time(c->pinned.served, min_time(c->background.served, c->shared.served)) <= ROTA_STARVING_NS)
+	if (!c)
+		return false;
+	if (starves_on(c, cpu))
+		return true;
+	c->starving = 0;
+	served = min_time(c->pinned.served, min_time(c->background.served, c->shared.served));
+	if (c->now - served <= STARVING_WAIT_MIN_NS)
 		return false;
 	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
 		if (has_starved(c, cpu, line) &&
-		    serve_overdue(cpu, line, ROTA_STARVING_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER))
+		    serve_overdue(cpu, line, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER)) {
+			c->starving = line + 1;
 			return true;
+		}
 	}
 	return false;
 }

@@ -44,8 +44,12 @@
 /* Threads that may run on this one CPU only and have no slot here: the same with shorter turns. */
 #define ROTA_PINNED_GRANT_NS 1000000ULL
 #define ROTA_PINNED_WAIT_NS  20000000ULL
-/* What has waited this long on a CPU that has no unreserved time takes a grant from a slot; it is counted as lost. */
-#define ROTA_STARVING_NS 5000000000ULL
+/*
+ * What has waited this long on a CPU that has no unreserved time takes a grant from a slot; it is counted as lost. Where
+ * many wait there are more of these grants, but no more than so many hundredths of the time.
+ */
+#define ROTA_STARVING_NS   5000000000ULL
+#define ROTA_STARVING_PART 1
 /* A slot's owner is on its way into its queue: the CPU looks again after this, then after twice that, and so on. */
 #define ROTA_LOOK_AGAIN_NS 10000ULL
 /* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */

@@ -94,10 +94,11 @@ struct fair_place {
 	u64 gives_way; /* the domain's CPUs that serve it, and were not asked yet to give way: a hint */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
-/* One line of the floor: what of its grant is left (0: it has none now), and when it was last served or had nobody. */
+/* One line of the floor. */
 struct floor {
-	u64 left_ns;
-	u64 served;
+	u64 left_ns;	   /* of its grant; 0: it has none now */
+	u64 served;	   /* when it was last served, or had nobody */
+	u64 starving_wait; /* as long as somebody has starved there: see floor.bpf.h */
 };
 
 /* Who waits on a CPU without a slot of its own. */
@@ -188,6 +189,7 @@ struct cpu_ctx {
 	struct floor pinned;
 	struct floor shared;
 	u32 floor_line;			 /* which of the three the present turn is of, if it is the floor's */
+	u32 starving;			 /* the line with a grant for who has starved there, and 1; 0: none */
 	struct bpf_cpumask __kptr *both; /* scratch, of an operation that this CPU carries out: see idle_cpu_of */
 	/* Accounts. */
 	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
