@@ -39,9 +39,10 @@ impl QueueNumbers {
         }
     }
 
-    /// No thread comes any more to those that were given back.
-    pub fn forget_left(&mut self) {
-        self.left.clear();
+    /// No thread comes any more to those that were given back, but for those that are `busy`. Whether that is all.
+    pub fn forget_left(&mut self, busy: impl Fn(u32) -> bool) -> bool {
+        self.left.retain(|number| !self.taken.contains(number) && busy(*number));
+        self.left.is_empty()
     }
 
     /// The numbers in which threads may wait, ascending: those in use, and those given back and not forgotten.
@@ -62,7 +63,9 @@ mod tests {
         assert_eq!(numbers.take(2, |_| false), None);
         numbers.free(0, 2);
         assert_eq!(numbers.waited_in(), [0, 1, 2, 3, 4]);
-        numbers.forget_left();
+        assert!(!numbers.forget_left(|number| number == 1));
+        assert_eq!(numbers.waited_in(), [1, 2, 3, 4]);
+        assert!(numbers.forget_left(|_| false));
         assert_eq!(numbers.waited_in(), [2, 3, 4]);
         assert_eq!(numbers.take(1, |number| number == 0), Some(1));
         assert_eq!(numbers.take(1, |_| false), Some(0));

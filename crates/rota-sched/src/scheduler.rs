@@ -234,18 +234,18 @@ impl<K: Kernel> Scheduler<K> {
         ensure!(spec.id < self.settings.nr_tenants, "no room for tenant {}: raise the capacity", spec.id);
         let mut tenants = self.tenants.borrow_mut();
         let needs = queues_needed(spec.kind, vcpus);
-        let (first_queue, queues) = match tenants.get_mut(&spec.id) {
-            Some(known) if known.queues >= needs => (known.record.first_queue, known.queues),
-            known => {
-                let first = self.new_queues(needs, &spec)?;
-                known.map_or(Ok(()), |known| self.keep_former(spec.id, known))?;
-                (first, needs)
-            }
-        };
         let known = tenants.get(&spec.id);
-        let mut record = known.map_or_else(shared::Tenant::zeroed, |known| known.record);
-        if known.is_none() {
-            record.first_vcpu = [NONE; shared::NR_BUFFERS];
+        let new = shared::Tenant { first_vcpu: [NONE; shared::NR_BUFFERS], ..Zeroable::zeroed() };
+        let mut record = known.map_or(new, |known| known.record);
+        let (mut queues, mut former) = known.map_or((0, None), |known| (known.queues, known.former));
+        let outdated = if queues < needs { former.take() } else { None };
+        if queues < needs {
+            let first_queue = self.new_queues(needs, &spec)?;
+            if let Some(known) = known {
+                record = self.keep_former(spec.id, known)?;
+                former = Some((record.first_queue, queues));
+            }
+            (record.first_queue, queues) = (first_queue, needs);
         }
         record.class = match spec.class {
             Class::Reserved(_) => shared::class::RESERVED,
@@ -255,7 +255,6 @@ impl<K: Kernel> Scheduler<K> {
         record.kind = u32::from(spec.kind == TenantKind::Vm);
         record.weight = spec.weight();
         record.nr_vcpus = spec.vcpus;
-        record.first_queue = first_queue;
         record.latency_ns = spec.class_latency_ns();
         if let Some(known) = known.filter(|known| known.record.promised_from != 0) {
             // A tighter bound holds from the next table on: see `promise`.
@@ -267,26 +266,36 @@ impl<K: Kernel> Scheduler<K> {
         self.kernel.put("tenants", spec.id, &record)?;
         let is_shared = |known: &&Known| known.record.class == shared::class::SHARED;
         let weight_before = known.filter(is_shared).map_or(0, |known| known.record.weight);
-        self.kernel.call("reweigh", &mut Reweigh { tenant: spec.id, weight_before })?;
-        let former = known.and_then(|known| known.former);
-        tenants.insert(spec.id, Known { spec, queues, former, record });
-        Ok(())
+        let tenant = spec.id;
+        tenants.insert(tenant, Known { spec, queues, former, record });
+        if let Some((first, count)) = outdated {
+            self.numbers.borrow_mut().free(first, count);
+        }
+        self.kernel.call("reweigh", &mut Reweigh { tenant, weight_before })
     }
 
     fn new_queues(&self, count: u32, spec: &TenantSpec) -> Result<u32> {
-        // A thread that was sent elsewhere while it waited is counted where it did until it runs: a count begun anew
-        // would go below zero then, and hide the first thread of the queue's next tenant.
-        let is_used =
-            |head: shared::QueueHead| head.nr_runnable > 0 || head.waiting > 0 || head.claimed_by != 0;
-        let busy = |queue: u32| self.queue_head(queue).is_ok_and(is_used);
-        let first = self.numbers.borrow_mut().take(count, busy).with_context(|| {
-            format!("no room for {count} more queues of {}; start again with more", self.settings.nr_queues)
-        })?;
+        let first =
+            self.numbers.borrow_mut().take(count, |queue| self.is_busy(queue)).with_context(|| {
+                format!(
+                    "no room for {count} more queues of {}; start again with more",
+                    self.settings.nr_queues
+                )
+            })?;
         for queue in first..first + count {
             let vm = if spec.kind == TenantKind::Vm { spec.id } else { 0 };
             self.kernel.put("queues", queue, &shared::QueueHead { vm, ..Zeroable::zeroed() })?;
         }
         Ok(first)
+    }
+
+    /// Whether a queue that was given back has not been left by all. A thread that was sent elsewhere while it waited
+    /// is counted where it did until it runs: a count begun anew would go below zero then, and hide the first thread
+    /// of the queue's next tenant.
+    fn is_busy(&self, queue: u32) -> bool {
+        let is_used =
+            |head: shared::QueueHead| head.nr_runnable > 0 || head.waiting > 0 || head.claimed_by != 0;
+        self.queue_head(queue).is_ok_and(is_used)
     }
 
     /// Whether it is a reserved tenant with slots in the table in force.

@@ -223,11 +223,25 @@ static __always_inline void turn_begins(struct cpu_ctx *c, u32 cpu, u32 level, u
 	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
 }
 
-/* A grant is taken in what is left between slots, in several pieces if need be. */
-static __always_inline void charge_floor(struct floor *floor, u64 used, u64 now)
+/* A line has had a turn of what is nobody's, or nobody waits there. */
+static __always_inline void line_is_served(struct floor *floor, u64 now)
 {
-	floor->left_ns -= min_time(floor->left_ns, used);
 	floor->served = now;
+	floor->starving_wait = 0;
+}
+
+/* A grant is taken in what is left between slots, in several pieces if need be. */
+static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
+{
+	struct floor *floor = floor_of(c, c->floor_line);
+
+	if (!used) /* it was charged as the next one was chosen */
+		return;
+	floor->left_ns -= min_time(floor->left_ns, used);
+	if (c->starving)
+		floor->served = now;
+	else
+		line_is_served(floor, now);
 }
 
 /* What the turn took from what it was given, by level. */
@@ -236,7 +250,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 	switch (c->level) {
 	case ROTA_LEVEL_BACKGROUND:
 		c->account.background_ns += used;
-		c->background.served = now;
+		line_is_served(&c->background, now);
 		break;
 	case ROTA_LEVEL_SECOND:
 		second_charge(c, used);
@@ -244,13 +258,13 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 		break;
 	case ROTA_LEVEL_SHARED:
 		if (c->served != ROTA_NONE || c->housekeeping) /* and not one that is bound to this CPU */
-			c->shared.served = now;
+			line_is_served(&c->shared, now);
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_FLOOR:
 		c->account.background_ns += used;
 		count_lost(cpu, ROTA_CAUSE_FLOOR, c->turn_since, now);
-		charge_floor(floor_of(c, c->floor_line), used, now);
+		charge_floor(c, used, now);
 		break;
 	case ROTA_LEVEL_KERNEL:
 		count_lost(cpu, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);

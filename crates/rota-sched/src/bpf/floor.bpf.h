@@ -13,7 +13,9 @@
 static __always_inline void nobody_overdue(struct cpu_ctx *c)
 {
 	c->pinned.left_ns = c->background.left_ns = c->shared.left_ns = 0;
-	c->pinned.served = c->background.served = c->shared.served = c->now;
+	line_is_served(&c->pinned, c->now);
+	line_is_served(&c->background, c->now);
+	line_is_served(&c->shared, c->now);
 }
 
 /* Where those of a line wait. Shared threads that are bound to the CPU have another queue there. */
@@ -42,7 +44,7 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 	waits = nr_waiting(dsq) > 0 || c->prev_dsq == dsq || (line == FLOOR_SHARED && nr_waiting(DSQ_BOUND(cpu)) > 0);
 	if (!waits) {
 		floor->left_ns = 0;
-		floor->served = c->now;
+		line_is_served(floor, c->now);
 		return false;
 	}
 	if (c->now - floor->served > wait)
@@ -104,36 +106,45 @@ static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, u32 line
 
 /*
  * The time from one such grant to the next in a line: all who wait there have a turn within a round, as in the floor.
- * So it stays until nobody starves there, though ever fewer wait.
+ * It gets no longer while somebody starves there, though ever fewer wait.
  */
 static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct floor *floor, u32 line)
 {
 	const struct fair_domain *d = line == FLOOR_SHARED ? fair_domain(c->domain) : NULL;
-	u64 threads = (u64)(d ? d->waiting : c->waiting) + 1;
+	u64 threads = (u64)c->waiting + (d ? d->waiting : 0) + 1;
 	u64 wait = ROTA_FLOOR_ROUND_NS * (ROTA_PINNED_GRANT_NS / ROTA_QUANTUM_MIN_NS) / threads;
 
 	wait = max_time(STARVING_WAIT_MIN_NS, min_time(wait, ROTA_STARVING_NS));
 	return floor->starving_wait ? min_time(floor->starving_wait, wait) : wait;
 }
 
+/* Those who have starved in the background's line come first there, in the order in which they came. */
+__noinline int call_background(u32 cpu)
+{
+	call_overdue(DSQ_BACKGROUND(cpu));
+	return 0;
+}
+
 /*
- * Whether somebody has starved in a line that has had no turn for long. Where slots follow one another nobody looks at
- * it, so that who has come just now may be the first in seconds; when that one will have starved is noted.
+ * Whether somebody has starved in a line that has had no turn for long, but for such grants. Where slots follow one
+ * another nobody looks at it, so that who has come just now may be the first in seconds; when that one will have
+ * starved is noted.
  */
 static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 {
 	struct floor *floor = floor_of(c, line);
-	u64 wait = starving_wait(c, floor, line), starves;
+	u64 since;
 
-	if (c->now - floor->served <= wait)
+	if (c->now - floor->served <= (floor->starving_wait ?: ROTA_STARVING_NS))
 		return false;
-	starves = line_waits_since(c, cpu, line) + ROTA_STARVING_NS;
-	if (c->now <= starves) {
-		floor->starving_wait = 0;
-		floor->served = max_time(floor->served, min_time(c->now, starves - wait));
+	since = line_waits_since(c, cpu, line);
+	if (c->now - since <= ROTA_STARVING_NS) {
+		line_is_served(floor, max_time(floor->served, since));
 		return false;
 	}
-	floor->starving_wait = wait;
+	if (line == FLOOR_BACKGROUND)
+		call_background(cpu);
+	floor->starving_wait = starving_wait(c, floor, line);
 	floor->left_ns = ROTA_PINNED_GRANT_NS;
 	return true;
 }

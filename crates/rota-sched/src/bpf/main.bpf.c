@@ -87,7 +87,7 @@ static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx 
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
 		return t->queued_since ?: now;
 	if ((t->waits_in >> 32) == (DSQ_BACKGROUND(0) >> 32))
-		return t->tag;
+		return vtime_before(last, t->tag) ? last : t->tag;
 	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
 	t->tag = vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
 	return t->tag;
@@ -329,6 +329,8 @@ void STRUCT_OPS(rota_disable, struct task_struct *p)
 	now = bpf_ktime_get_ns();
 	leaves_line(t);
 	waits_no_more(t);
+	t->queued_since = 0;
+	t->overdue = false;
 	t->counted = false;
 	if (!has_left(t, now))
 		queue_loses_thread(t->m.queue, false, now);

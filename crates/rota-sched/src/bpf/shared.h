@@ -46,7 +46,7 @@
 #define ROTA_PINNED_WAIT_NS  20000000ULL
 /*
  * What has waited this long on a CPU that has no unreserved time takes a grant from a slot; it is counted as lost.
- * Where many wait there are more of these grants, but no more than so many hundredths of the time.
+ * Where many wait there are more of these grants, but in each line no more than so many hundredths of the time.
  */
 #define ROTA_STARVING_NS   5000000000ULL
 #define ROTA_STARVING_PART 1

@@ -98,7 +98,7 @@ struct fair_place {
 struct floor {
 	u64 left_ns;	   /* of its grant; 0: it has none now */
 	u64 served;	   /* when it was last served, or had nobody */
-	u64 starving_wait; /* as long as somebody has starved there: see floor.bpf.h */
+	u64 starving_wait; /* from one grant to the next for who has starved there; 0: nobody has */
 };
 
 /* Who waits on a CPU without a slot of its own. */

@@ -6,11 +6,13 @@ use rota_model::TenantId;
 use super::{Known, Scheduler, TenantSpec, queues_needed};
 use crate::kernel::Kernel;
 use crate::placement::Placement;
+use crate::shared;
 
 impl<K: Kernel> Scheduler<K> {
     /// A tenant that grows has slots for its new vCPUs before it is told of them, and claims each in a queue's entry of
     /// its own by then.
     pub(super) fn make_room(&self, placement: &Placement) -> Result<()> {
+        self.free_former()?;
         let grows = |(id, known): (&TenantId, &Known)| {
             let &(_, vcpus) = placement.first_vcpu.get(id)?;
             (queues_needed(known.spec.kind, vcpus) > known.queues).then(|| (known.spec.clone(), vcpus))
@@ -20,15 +22,14 @@ impl<K: Kernel> Scheduler<K> {
     }
 
     /// CPUs are told by which entries the tenant's vCPUs may still be claimed, before they find its new ones: one that
-    /// the hypervisor holds up goes on with a vCPU that it claimed by its former entry.
-    pub(super) fn keep_former(&self, id: TenantId, known: &mut Known) -> Result<()> {
-        if let Some((first, count)) = known.former.replace((known.record.first_queue, known.queues)) {
-            self.numbers.borrow_mut().free(first, count);
-        }
+    /// the hypervisor holds up goes on with a vCPU that it claimed by its former entry. Returns the record. If the
+    /// tenant has grown before, and a CPU has been held up since, those entries are asked no more.
+    pub(super) fn keep_former(&self, id: TenantId, known: &Known) -> Result<shared::Tenant> {
         let own = known.record.kind;
-        known.record.former_entry = known.record.first_queue + own;
-        known.record.nr_former = known.queues - own;
-        self.kernel.put("tenants", id, &known.record)
+        let (former_entry, nr_former) = (known.record.first_queue + own, known.queues - own);
+        let record = shared::Tenant { former_entry, nr_former, ..known.record };
+        self.kernel.put("tenants", id, &record)?;
+        Ok(record)
     }
 
     /// Gives back the queues that tenants had before they grew and by which nobody serves them any more.

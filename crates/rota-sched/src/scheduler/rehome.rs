@@ -42,11 +42,12 @@ impl<K: Kernel> Scheduler<K> {
         if rehomed_ns.is_none_or(|rehomed_ns| self.kernel.now_ns() < rehomed_ns + LOOK_AGAIN_NS) {
             return Ok(());
         }
-        self.rehomed_ns.set(None);
         if self.rehome_waiting()? > 0 {
             self.kernel.call("kick_all", &mut 0u64)?;
         }
-        self.numbers.borrow_mut().forget_left();
+        if self.numbers.borrow_mut().forget_left(|queue| self.is_busy(queue)) {
+            self.rehomed_ns.set(None);
+        }
         Ok(())
     }
 

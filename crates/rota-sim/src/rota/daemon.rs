@@ -168,5 +168,6 @@ impl Daemon {
         if let Some(ring) = self.spread.update(&left) {
             scheduler.spread_background(ring).expect("the ring has a CPU");
         }
+        scheduler.look_again().expect("the model's programs run");
     }
 }

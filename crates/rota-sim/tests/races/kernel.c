@@ -456,6 +456,17 @@ static int place_in(int dsq, int task)
 	return place;
 }
 
+bool has_place(int task, u64 dsq_id)
+{
+	int cpu, i, dsq = dsq_find(dsq_id);
+
+	for (cpu = 0; cpu < CPUS; cpu++)
+		for (i = -1; i < cpus_now[cpu].nr_local; i++)
+			if ((i < 0 ? cpus_now[cpu].current : cpus_now[cpu].local[i]) == task)
+				return true;
+	return place_in(dsq, task) < dsqs[dsq].count;
+}
+
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags)
 {
 	int dsq = dsq_find(dsq_id);

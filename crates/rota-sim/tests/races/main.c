@@ -232,7 +232,7 @@ static void waker_works(int actor)
 static void finish(void)
 {
 	u64 end_ns = ROUND + scene->slots[1][1], next_ns;
-	int cpu;
+	int cpu, task;
 
 	if (scene->grows) {
 		settle();
@@ -252,6 +252,9 @@ static void finish(void)
 		fail("the scene has not ended");
 	if (cpus_now[1].current == NOBODY)
 		fail("a slot without its owner, who waits");
+	for (task = 0; task < TASKS; task++)
+		if (!tasks_now[task].sleeps && !has_place(task, dsq_of_tenant()))
+			fail("a thread that nobody finds");
 }
 
 static void explore(int preemptions)

@@ -31,6 +31,7 @@ unsigned int cpu_of_timer(const struct bpf_timer *timer);
 void fire(unsigned int cpu);
 void grow(void);
 void look_again_at_waiting(void);
+unsigned long long dsq_of_tenant(void);
 int is_shared(const void *address);
 void show_vcpu(void);
 void make_writable(void *at, unsigned long size);

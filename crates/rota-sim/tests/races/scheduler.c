@@ -137,6 +137,12 @@ void grow(void)
 	kick_all(NULL);
 }
 
+/* Where the tenant's threads wait. */
+unsigned long long dsq_of_tenant(void)
+{
+	return DSQ_QUEUE(tenants_of[1].first_queue);
+}
+
 /* What it does a while after each change. */
 void look_again_at_waiting(void)
 {
