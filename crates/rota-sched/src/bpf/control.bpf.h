@@ -39,15 +39,6 @@ int publish_table(struct rota_publish *arg)
 	return 0;
 }
 
-/* Whether a background task waits at a CPU that serves it as well as the one that it is given to now. */
-static __always_inline bool stays_in_background(struct task_struct *p, u64 target, u64 dsq, u32 buffer)
-{
-	u64 background = DSQ_BACKGROUND(0) >> 32;
-
-	return (target >> 32) == background && (dsq >> 32) == background && may_run_here(p, (u32)dsq) &&
-	       !is_exclusive(buffer, (u32)dsq);
-}
-
 /* Moves the tasks that wait in a dispatch queue to where they belong since tenants or bindings have changed. */
 SEC("syscall")
 int rehome(struct rota_rehome *arg)
@@ -55,7 +46,6 @@ int rehome(struct rota_rehome *arg)
 	struct task_struct *p;
 	struct bpf_iter_scx_dsq it;
 	u64 dsq = arg->dsq, moved = 0;
-	u32 buffer = table_in_force(bpf_ktime_get_ns());
 
 	arg->moved = 0;
 	if (scx_bpf_dsq_nr_queued(dsq) <= 0)
@@ -73,9 +63,7 @@ int rehome(struct rota_rehome *arg)
 		bool counts, stays;
 
 		classify(p, &m);
-		target = dsq_of(p, m.tenant, m.vcpu, m.queue, buffer);
-		if (stays_in_background(p, target, dsq, buffer))
-			target = dsq;
+		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(now));
 		if ((target >> 32) == (DSQ_SHARED(0) >> 32))
 			target = fair_rehome(p, m.tenant, dsq);
 		counts = t && is_rehomed(t, target, is_shared_tenant(tenant_of(m.tenant)));
