@@ -21,8 +21,8 @@ static __always_inline bool is_exclusive(u32 buffer, u32 cpu)
 	return view && (view->flags & ROTA_CPU_EXCLUSIVE);
 }
 
-/* A CPU for a task that is not to come to such a core, of those that it may run on; ROTA_NONE if it may on no other. */
-static __always_inline u32 open_cpu(struct task_struct *p)
+/* A CPU that serves shared tenants, of those that the task may run on; ROTA_NONE if it may on none. */
+static __always_inline u32 shared_cpu(struct task_struct *p)
 {
 	struct bpf_cpumask *mask;
 	u32 cpu = nr_host_cpus;
@@ -31,6 +31,17 @@ static __always_inline u32 open_cpu(struct task_struct *p)
 	mask = open_mask;
 	if (mask)
 		cpu = bpf_cpumask_any_and_distribute((const struct cpumask *)mask, p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return cpu < nr_host_cpus ? cpu : ROTA_NONE;
+}
+
+/* A CPU for a task that is not to come to such a core, of those that it may run on; ROTA_NONE if it may on no other. */
+static __always_inline u32 open_cpu(struct task_struct *p)
+{
+	u32 cpu = shared_cpu(p);
+	struct bpf_cpumask *mask;
+
+	bpf_rcu_read_lock();
 	mask = housekeeping_mask;
 	if (cpu >= nr_host_cpus && mask)
 		cpu = bpf_cpumask_any_and_distribute((const struct cpumask *)mask, p->cpus_ptr);
@@ -47,7 +58,7 @@ static __always_inline bool is_housekeeping(u32 cpu)
 static __always_inline s32 make_masks(u32 buffer)
 {
 	struct bpf_cpumask *kept = bpf_cpumask_create(), *open = bpf_cpumask_create();
-	u32 cpu;
+	u32 cpu, count = 0;
 
 	if (!kept || !open) {
 		if (kept)
@@ -57,11 +68,14 @@ static __always_inline s32 make_masks(u32 buffer)
 		return -ENOMEM;
 	}
 	bpf_for (cpu, 0, nr_host_cpus) {
-		if (is_housekeeping(cpu))
+		if (is_housekeeping(cpu)) {
 			bpf_cpumask_set_cpu(cpu, kept);
-		else if (!is_exclusive(buffer, cpu))
+		} else if (!is_exclusive(buffer, cpu)) {
 			bpf_cpumask_set_cpu(cpu, open);
+			count++;
+		}
 	}
+	nr_open = count;
 	kept = bpf_kptr_xchg(&housekeeping_mask, kept);
 	if (kept)
 		bpf_cpumask_release(kept);

@@ -173,7 +173,10 @@ __noinline u64 background_dsq(struct task_struct *p __arg_trusted, u32 buffer)
 	return cpu != ROTA_NONE ? DSQ_BACKGROUND(cpu) : DSQ_PINNED(scx_bpf_task_cpu(p));
 }
 
-/* Where a shared tenant's task waits: in line with all others, if it may run on a CPU that takes from such a line. */
+/*
+ * Where a shared tenant's task waits: in line with all others, if it may run on a CPU that takes from such a line.
+ * Housekeeping CPUs do not; they have it in turn with the system if there is no other.
+ */
 static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
@@ -181,8 +184,10 @@ static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
 	u64 line = DSQ_SHARED(c ? c->domain : 0);
 
 	if (is_held(p))
-		return is_exclusive(buffer, cpu) ? DSQ_PINNED(cpu) : line;
-	return p->nr_cpus_allowed >= nr_host_cpus || open_cpu(p) != ROTA_NONE ? line : DSQ_PINNED(cpu);
+		return is_exclusive(buffer, cpu) || is_housekeeping(cpu) ? DSQ_PINNED(cpu) : line;
+	if (p->nr_cpus_allowed >= nr_host_cpus ? nr_open : shared_cpu(p) != ROTA_NONE)
+		return line;
+	return pinned_dsq(p, buffer);
 }
 
 /* The dispatch queue in which the task waits. */

@@ -328,6 +328,7 @@ u32 nr_rehomed __attribute__((aligned(ROTA_CACHE_LINE)));
 #define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))
 private(masks) struct bpf_cpumask __kptr *housekeeping_mask;
 private(masks) struct bpf_cpumask __kptr *open_mask; /* all other CPUs that no tenant has to itself */
+u32 nr_open;					     /* so many */
 
 static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
 {

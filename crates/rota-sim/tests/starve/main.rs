@@ -1,5 +1,7 @@
 //! Nobody starves: loads under which a thread that would run was passed over for ever, each as small as can be.
 
+mod whole;
+
 use rota_model::Topology;
 use rota_model::config::{Source, parse};
 use rota_sched::Cause;
@@ -349,77 +351,6 @@ fn many_background_threads_share_the_grants_of_a_full_host() {
         let unit = tenants.home("batch").first_unit;
         let longest_ns = longest_ns(&mut run, unit, 60 * S);
         assert!(longest_ns < 25 * S, "{longest_ns} ns");
-    });
-}
-
-/// CPU 1 is reserved and used whole.
-const WHOLE: &str = r#"
-[host]
-cpus = "0-1"
-housekeeping = "0"
-[[tenant]]
-name = "web"
-class = "reserved"
-share = 1.0
-latency = "20ms"
-capped = true
-match = { cgroup = "web" }
-[[tenant]]
-name = "batch"
-class = "background"
-match = { cgroup = "batch" }
-[[tenant]]
-name = "other"
-class = "background"
-match = { cgroup = "other" }
-[[tenant]]
-name = "fair"
-class = "shared"
-match = { cgroup = "fair" }
-"#;
-
-fn whole() -> (Run, Tenants) {
-    let (mut run, mut tenants) = start(WHOLE);
-    run.spawn(tenants.thread("web", Hog));
-    for name in ["web", "batch", "other", "fair"] {
-        appears(&mut run, &tenants, name);
-    }
-    (run, tenants)
-}
-
-/// Many have their turns of the ms that those who starve take from slots together, whether they sleep or not, and
-/// wherever they wait.
-#[test]
-fn many_threads_share_what_the_starving_take_from_slots() {
-    for (name, computes_ns) in [("batch", 10 * S), ("batch", MS / 50), ("fair", 10 * S)] {
-        apart(|| {
-            let (mut run, mut tenants) = whole();
-            for _ in 0..200 {
-                let thread = bound(&run, tenants.thread(name, Periodic::new(computes_ns, MS)), 1);
-                run.spawn(thread);
-            }
-            let unit = tenants.home(name).first_unit;
-            let longest_ns = longest_ns(&mut run, unit, 60 * S);
-            assert!(longest_ns < 21 * S, "{name}: {longest_ns} ns");
-        });
-    }
-}
-
-/// A tenant that has just come, and is behind the others by its clock, has not all turns for that.
-#[test]
-fn who_starves_longest_has_its_turn_first() {
-    apart(|| {
-        let (mut run, mut tenants) = whole();
-        for name in ["batch", "other"] {
-            run.run_until(run.machine.now_ns() + 20 * S);
-            for _ in 0..10 {
-                let hog = bound(&run, tenants.thread(name, Hog), 1);
-                run.spawn(hog);
-            }
-        }
-        let unit = tenants.home("batch").first_unit;
-        let longest_ns = longest_ns(&mut run, unit, 60 * S);
-        assert!(longest_ns < 16 * S, "{longest_ns} ns");
     });
 }
 
