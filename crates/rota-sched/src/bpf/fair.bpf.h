@@ -542,16 +542,22 @@ static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx 
 			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
 }
 
+/* Whether a CPU serves shared tenants by the table in force. */
+static __always_inline bool serves_shared(u32 cpu)
+{
+	return !is_housekeeping(cpu) && !is_exclusive(table_in_force(bpf_ktime_get_ns()), cpu);
+}
+
 /* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */
 __noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u64 dsq)
 {
 	struct task_ctx *t = task_ctx(p);
-	u32 open = open_cpu(p);
+	u32 open = is_held(p) ? (u32)scx_bpf_task_cpu(p) : open_cpu(p);
 
 	if (!t || ((dsq >> 32) == (DSQ_SHARED(0) >> 32) && t->in_line >> 32 == tenant_id))
 		return dsq;
 	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == tenant_id && is_restricted(p) &&
-	    may_run_on(p, (u32)dsq) && open != ROTA_NONE)
+	    may_run_on(p, (u32)dsq) && serves_shared((u32)dsq) && open != ROTA_NONE)
 		return dsq;
 	front_is_gone(t);
 	return fair_stand(p, t, tenant_id, open != ROTA_NONE ? open : scx_bpf_task_cpu(p));

@@ -1,8 +1,7 @@
 //! Where CPUs are somebody's whole: there is nothing that slots leave, and no floor.
 
-use rota_sim::Tenants;
-use rota_sim::apart;
 use rota_sim::programs::{Hog, Periodic};
+use rota_sim::{CpuId, TaskSpec, Tenants, apart};
 
 use super::{MS, Run, S, appears, bound, longest_ns, start};
 
@@ -121,4 +120,26 @@ fn shared_tenants_have_turns_where_all_cores_are_somebodys_own() {
             assert!(longest_ns < 100 * MS, "{busy}: {longest_ns} ns");
         });
     }
+}
+
+/// A shared thread that waits for one of its CPUs goes to the other when that one becomes somebody's own.
+#[test]
+fn who_is_bound_leaves_a_core_that_becomes_somebodys_own() {
+    apart(|| {
+        let text = WHOLE
+            .replace("cpus = \"0-1\"", "cpus = \"0-5\"\nsiblings = [\"0-1\", \"2-3\", \"4-5\"]")
+            .replace("housekeeping = \"0\"", "housekeeping = \"0-1\"")
+            .replace("share = 1.0", "share = 0.5\nvcpus = 2\nexclusive_cores = true");
+        let (mut run, mut tenants) = start(&text);
+        appears(&mut run, &tenants, "fair");
+        for _ in 0..8 {
+            let either = run.machine.mask([CpuId(2), CpuId(4)]);
+            run.spawn(TaskSpec { affinity: Some(either), ..tenants.thread("fair", Hog) });
+        }
+        run.run_until(run.machine.now_ns() + 100 * MS);
+        appears(&mut run, &tenants, "web");
+        let unit = tenants.home("fair").first_unit;
+        let longest_ns = longest_ns(&mut run, unit, 40 * S);
+        assert!(longest_ns < S, "{longest_ns} ns");
+    });
 }
