@@ -238,8 +238,9 @@ impl<K: Kernel> Scheduler<K> {
         let new = shared::Tenant { first_vcpu: [NONE; shared::NR_BUFFERS], ..Zeroable::zeroed() };
         let mut record = known.map_or(new, |known| known.record);
         let (mut queues, mut former) = known.map_or((0, None), |known| (known.queues, known.former));
-        let outdated = if queues < needs { former.take() } else { None };
+        let mut outdated = None;
         if queues < needs {
+            outdated = former.take();
             let first_queue = self.new_queues(needs, &spec)?;
             if let Some(known) = known {
                 record = self.keep_former(spec.id, known)?;

@@ -308,7 +308,7 @@ fn many_threads_share_the_grants_of_the_floor() {
             "#,
         );
         run.spawn(tenants.thread("web", Hog));
-        for _ in 0..100 {
+        for _ in 0..200 {
             run.spawn(tenants.thread("batch", Hog));
         }
         appears(&mut run, &tenants, "web");
