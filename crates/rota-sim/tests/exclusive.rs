@@ -1,5 +1,7 @@
 //! A tenant that shares no core, beside everybody else there is, all of them wanting every CPU.
 
+mod host;
+
 use std::rc::Rc;
 
 use rota_model::config::{Source, parse};
@@ -170,5 +172,117 @@ fn without_the_key_everybody_is_on_it() {
     apart(|| {
         let (run, _) = start(&CONFIG.replace("exclusive_cores = true", ""));
         assert!(!is_kept_apart(&run));
+    });
+}
+
+/// Where the bank has every CPU to itself that is not kept for the system.
+const ALL_BANKS: &str = r#"
+[host]
+cpus = "0-3"
+housekeeping = "0-1"
+siblings = ["0-1", "2-3"]
+
+[[tenant]]
+name = "bank"
+class = "reserved"
+share = 0.5
+latency = "20ms"
+exclusive_cores = true
+match = { cgroup = "bank" }
+
+[[tenant]]
+name = "batch"
+class = "shared"
+match = { cgroup = "batch" }
+
+[[tenant]]
+name = "spare"
+class = "background"
+match = { cgroup = "spare" }
+"#;
+
+/// CPU 1 is not there. A thread may run there all the same, were it to come; it is not waited for.
+#[test]
+fn nobody_waits_for_a_cpu_that_is_not_there() {
+    apart(|| {
+        let config = ALL_BANKS.replace("cpus = \"0-3\"", "cpus = \"0,2-3\"").replace("\"0-1\"", "\"0\"");
+        let (mut run, mut tenants) = host::start(&config);
+        for tenant in ["batch", "spare"] {
+            let thread = tenants.thread(tenant, Hog);
+            run.spawn(TaskSpec { affinity: Some(run.machine.mask((0..4).map(CpuId))), ..thread });
+        }
+        host::settle(&mut run, &tenants);
+        let received = host::after(&mut run, 2_000 * MS);
+        let of = |name: &str| received[tenants.home(name).first_unit.index()].received_ns;
+        assert!(of("batch") > 900 * MS && of("spare") > 0, "{} and {} ns", of("batch"), of("spare"));
+    });
+}
+
+#[test]
+fn threads_that_only_housekeeping_cpus_serve_are_spread_over_them() {
+    apart(|| {
+        let (mut run, mut tenants) = host::start(ALL_BANKS);
+        let threads = [tenants.thread("batch", Hog), tenants.thread("batch", Hog)];
+        let threads =
+            threads.map(|thread| TaskSpec { affinity: Some(run.machine.mask([CpuId(0)])), ..thread });
+        let threads = threads.map(|thread| run.spawn(thread));
+        host::settle(&mut run, &tenants);
+        let everywhere = run.machine.mask((0..4).map(CpuId));
+        for thread in threads {
+            run.set_affinity(thread, everywhere.clone());
+        }
+        let received = host::after(&mut run, 1_000 * MS);
+        let received_ns = received[tenants.home("batch").first_unit.index()].received_ns;
+        assert!(received_ns > 1_950 * MS, "{received_ns} ns");
+    });
+}
+
+/// Threads of a shared tenant run and wait on all CPUs that are not kept, which then are the bank's alone.
+fn crowd_before_the_bank(threads: u32) -> (host::Run, Tenants) {
+    let (mut run, mut tenants) = host::start(ALL_BANKS);
+    appears(&mut run, &tenants, "batch");
+    for _ in 0..threads {
+        let thread = tenants.thread("batch", Hog);
+        let thread = run.spawn(TaskSpec { affinity: Some(run.machine.mask([CpuId(2)])), ..thread });
+        run.set_affinity(thread, run.machine.mask((0..4).map(CpuId)));
+    }
+    run.run_until(run.machine.now_ns() + MS);
+    appears(&mut run, &tenants, "bank");
+    (run, tenants)
+}
+
+fn appears(run: &mut host::Run, tenants: &Tenants, name: &str) {
+    let cgroup = tenants.home(name).cgroup;
+    run.act(|run| run.policy.appears(&mut run.machine, name, cgroup));
+    while !run.policy.is_settled() {
+        run.run_until(run.machine.now_ns() + MS);
+    }
+}
+
+#[test]
+fn who_waits_in_line_goes_on_where_only_housekeeping_cpus_are_left() {
+    apart(|| {
+        let (mut run, tenants) = crowd_before_the_bank(4);
+        run.observer.begin(&mut run.machine);
+        let received = host::after(&mut run, 1_000 * MS);
+        let received_ns = received[tenants.home("batch").first_unit.index()].received_ns;
+        assert!(received_ns > 1_950 * MS, "{received_ns} ns");
+    });
+}
+
+/// They are looked at again and again as tenants come and go.
+#[test]
+fn who_waits_at_a_housekeeping_cpu_keeps_its_place() {
+    apart(|| {
+        let (mut run, _) = crowd_before_the_bank(4_000);
+        let mut looks = 0;
+        for _ in 0..20 {
+            run.run_until(run.machine.now_ns() + 10 * MS);
+            let waits = run.machine.tasks().filter(|(_, task)| task.cpu == CpuId(2)).count();
+            let moved = run.act(|run| run.policy.ask(&mut run.machine, |scheduler| scheduler.look_again()));
+            assert_eq!(moved.expect("the model's programs run"), 0);
+            looks += usize::from(waits > 0);
+        }
+        assert!(looks > 10, "they have all had a turn before anybody looked");
     });
 }

@@ -72,7 +72,7 @@ impl Enactor for Scheduler {
     }
 
     fn look_again(&self) -> Result<()> {
-        self.look_again()
+        self.look_again().map(|_| ())
     }
 
     fn queues(&self) -> Result<Vec<QueueAccount>> {

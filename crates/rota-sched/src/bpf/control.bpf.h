@@ -39,6 +39,23 @@ int publish_table(struct rota_publish *arg)
 	return 0;
 }
 
+/*
+ * Where a task belongs that waits in a dispatch queue. One that waits with others on a CPU that somebody serves stays
+ * there: another one would be drawn each time, where it would come before all who wait.
+ */
+__noinline u64 belongs_to(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vcpu, u32 queue, u64 dsq)
+{
+	u32 buffer = table_in_force(bpf_ktime_get_ns());
+	u64 target = dsq_of(p, tenant_id, vcpu, queue, buffer);
+
+	if ((target >> 32) == (DSQ_SHARED(0) >> 32))
+		return fair_rehome(p, tenant_id, dsq);
+	if ((target >> 32) == (DSQ_PINNED(0) >> 32) && (dsq >> 32) == (DSQ_PINNED(0) >> 32) &&
+	    !is_exclusive(buffer, (u32)dsq) && may_run_on(p, (u32)dsq))
+		return dsq;
+	return target;
+}
+
 /* Moves the tasks that wait in a dispatch queue to where they belong since tenants or bindings have changed. */
 SEC("syscall")
 int rehome(struct rota_rehome *arg)
@@ -63,9 +80,7 @@ int rehome(struct rota_rehome *arg)
 		bool counts, stays;
 
 		classify(p, &m);
-		target = dsq_of(p, m.tenant, m.vcpu, m.queue, table_in_force(now));
-		if ((target >> 32) == (DSQ_SHARED(0) >> 32))
-			target = fair_rehome(p, m.tenant, dsq);
+		target = belongs_to(p, m.tenant, m.vcpu, m.queue, dsq);
 		counts = t && is_rehomed(t, target, is_shared_tenant(tenant_of(m.tenant)));
 		stays = target == dsq;
 		/* One that stays where it is and is another's now is moved, too: then no CPU has taken it meanwhile. */

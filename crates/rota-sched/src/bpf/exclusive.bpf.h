@@ -54,10 +54,14 @@ static __always_inline bool is_housekeeping(u32 cpu)
 	return cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
 }
 
-/* Makes the masks anew, for the table of a buffer; ROTA_NONE: for none. */
+/*
+ * Makes the masks anew, for the table of a buffer; ROTA_NONE: for none. A CPU that is offline is in neither: nobody
+ * serves who would wait for it. When CPUs come or go the scheduler ends, and begins anew.
+ */
 static __always_inline s32 make_masks(u32 buffer)
 {
 	struct bpf_cpumask *kept = bpf_cpumask_create(), *open = bpf_cpumask_create();
+	const struct cpumask *online;
 	u32 cpu, count = 0;
 
 	if (!kept || !open) {
@@ -67,7 +71,10 @@ static __always_inline s32 make_masks(u32 buffer)
 			bpf_cpumask_release(open);
 		return -ENOMEM;
 	}
+	online = scx_bpf_get_online_cpumask();
 	bpf_for (cpu, 0, nr_host_cpus) {
+		if (!bpf_cpumask_test_cpu(cpu, online))
+			continue;
 		if (is_housekeeping(cpu)) {
 			bpf_cpumask_set_cpu(cpu, kept);
 		} else if (!is_exclusive(buffer, cpu)) {
@@ -75,6 +82,7 @@ static __always_inline s32 make_masks(u32 buffer)
 			count++;
 		}
 	}
+	scx_bpf_put_cpumask(online);
 	nr_open = count;
 	kept = bpf_kptr_xchg(&housekeeping_mask, kept);
 	if (kept)

@@ -392,7 +392,7 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 	struct fair_ctx *f = fair_ctx(t->m.tenant);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!f || !c || !is_shared_tenant(tenant))
+	if (!f || !c || c->housekeeping || !is_shared_tenant(tenant))
 		return false;
 	c->gives_way = 0;
 	t->tag = fair_tag(p, t, tenant, f->clock);

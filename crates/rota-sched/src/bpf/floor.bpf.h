@@ -135,6 +135,8 @@ static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 	struct floor *floor = floor_of(c, line);
 	u64 since;
 
+	if (c->exclusive && line != FLOOR_PINNED)
+		return false;
 	if (c->now - floor->served <= (floor->starving_wait ?: ROTA_STARVING_NS))
 		return false;
 	since = line_waits_since(c, cpu, line);

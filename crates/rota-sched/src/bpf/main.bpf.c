@@ -125,6 +125,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
 		dsq = idle_background_dsq(p, dsq);
+	else if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
+		dsq = idle_pinned_dsq(p, t->m.tenant, sent, dsq);
 	place = place_in_line(p, t, q, dsq, now);
 	begins_to_wait(t, dsq);
 	t->queued_since = t->queued_since ?: now;
@@ -260,10 +262,17 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
 }
 
-/* Nothing to run. */
+/*
+ * Nothing to run. A thread may be on its way into a queue that has been looked at: whoever put it there counted it
+ * before, and has then seen this CPU as busy. After a while it is looked at again, ever later as long as the CPU idles.
+ */
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
+	if (may_miss(c)) {
+		c->missed_ns = c->missed_ns ? 2 * c->missed_ns : ROTA_LOOK_AGAIN_NS;
+		c->look_at = min_time(c->look_at, c->now + c->missed_ns);
+	}
 	c->until_ns = min_time(c->slot_end, c->look_at);
 	if (!dozes_off(c, cpu))
 		arm(c, c->until_ns);
@@ -465,13 +474,16 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 	settle_other(c, cpu, now);
 	if (idle) {
 		fair_ends(c);
-		c->level = ROTA_LEVEL_IDLE;
+		/* Said first, looked at after: who puts a thread where this CPU takes it from counts it first. */
+		__sync_lock_test_and_set(&c->level, ROTA_LEVEL_IDLE);
 		c->idle_since = now;
+		if (may_miss(c))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
 	if (c->idle_since)
 		c->account.idle_ns += now - c->idle_since;
-	c->idle_since = 0;
+	c->idle_since = c->missed_ns = 0;
 	c->other_since = now;
 }
 

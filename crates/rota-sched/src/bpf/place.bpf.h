@@ -173,6 +173,12 @@ __noinline u64 background_dsq(struct task_struct *p __arg_trusted, u32 buffer)
 	return cpu != ROTA_NONE ? DSQ_BACKGROUND(cpu) : DSQ_PINNED(scx_bpf_task_cpu(p));
 }
 
+/* Whether a CPU serves shared tenants on which the task may run. */
+static __always_inline bool has_open(struct task_struct *p)
+{
+	return p->nr_cpus_allowed >= nr_host_cpus ? nr_open : shared_cpu(p) != ROTA_NONE;
+}
+
 /*
  * Where a shared tenant's task waits: in line with all others, if it may run on a CPU that takes from such a line.
  * Housekeeping CPUs do not; they have it in turn with the system if there is no other.
@@ -185,9 +191,7 @@ static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
 
 	if (is_held(p))
 		return is_exclusive(buffer, cpu) || is_housekeeping(cpu) ? DSQ_PINNED(cpu) : line;
-	if (p->nr_cpus_allowed >= nr_host_cpus ? nr_open : shared_cpu(p) != ROTA_NONE)
-		return line;
-	return pinned_dsq(p, buffer);
+	return has_open(p) ? line : pinned_dsq(p, buffer);
 }
 
 /* The dispatch queue in which the task waits. */

@@ -139,7 +139,7 @@ struct cpu_ctx {
 	u64 now;
 	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
 	u32 buffer;   /* of the table in force */
-	u64 look_at;  /* the owner's thread is on its way: when to look for it again; ROTA_NEVER */
+	u64 look_at;  /* a thread is on its way: when to look for it again; ROTA_NEVER */
 	/* Entries and claims of vCPUs (handover.bpf.h), ROTA_NONE: none. */
 	u32 claimed; /* by the run of dispatch */
 	u32 claim;
@@ -194,6 +194,7 @@ struct cpu_ctx {
 	/* Accounts. */
 	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
 	u64 idle_since;	  /* idle since then; 0: not now */
+	u64 missed_ns;	  /* idle, it looks for who may have been missed after so long; 0: it does not */
 	u64 interrupt_ns; /* the kernel's count when the present turn started */
 	u64 steal_ns;
 } __attribute__((aligned(ROTA_CACHE_LINE)));

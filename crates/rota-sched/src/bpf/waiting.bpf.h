@@ -104,12 +104,26 @@ static __always_inline s32 nr_waiting(u64 dsq)
 }
 
 /*
+ * Whether somebody is counted where the CPU takes threads from, and may be on its way there. Besides slots, which have
+ * marks for that.
+ */
+static __always_inline bool may_miss(const struct cpu_ctx *c)
+{
+	const struct queue_ctx *system = c->housekeeping ? queue_ctx(SYSTEM_QUEUE) : NULL;
+	const struct fair_domain *d = c->housekeeping || c->exclusive ? NULL : fair_domain(c->domain);
+
+	return c->waiting || (system && system->waiting) || (d && d->waiting);
+}
+
+/*
  * The loader looks at a waiting task that belongs into the dispatch queue `dsq` now. Whether it is counted once more
  * from now on: also one that waits where it did, if its tenant has another class and it is looked for elsewhere.
  */
 static __always_inline bool is_rehomed(struct task_ctx *t, u64 dsq, bool is_shared)
 {
-	if (t->waits_in == dsq || (is_shared && (t->waits_in >> 32) == (DSQ_SHARED(0) >> 32)))
+	bool in_line = is_shared && ((dsq >> 32) == (DSQ_SHARED(0) >> 32) || (dsq >> 32) == (DSQ_QUEUE(0) >> 32));
+
+	if (t->waits_in == dsq || (in_line && (t->waits_in >> 32) == (DSQ_SHARED(0) >> 32)))
 		return false;
 	if (__sync_lock_test_and_set(&t->rehomed, 1))
 		return false;

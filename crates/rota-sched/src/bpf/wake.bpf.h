@@ -140,6 +140,17 @@ static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
 	return cpu == ROTA_NONE ? dsq : DSQ_BACKGROUND(cpu);
 }
 
+/*
+ * Where a shared tenant's task waits that only housekeeping CPUs serve: at one that idles, if there is one. One that
+ * wakes has been sent there.
+ */
+static __always_inline u64 idle_pinned_dsq(struct task_struct *p, u32 tenant_id, bool sent, u64 dsq)
+{
+	u32 cpu = !sent && is_shared_tenant(tenant_of(tenant_id)) ? idle_housekeeping_cpu(p) : ROTA_NONE;
+
+	return cpu == ROTA_NONE ? dsq : DSQ_PINNED(cpu);
+}
+
 /* The CPU of the only vCPU that the task may run in: of several the one of its slot, or another where it may run. */
 __noinline u32 sole_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 sole, u32 buffer, u64 now)
 {
@@ -170,7 +181,7 @@ __noinline u32 wake_cpu(struct task_struct *p __arg_trusted, u32 tenant_id, u32 
 	if (tenant->class == ROTA_CLASS_SYSTEM)
 		return idle_housekeeping_cpu(p);
 	if (tenant->class == ROTA_CLASS_SHARED)
-		return idle_open_cpu(p);
+		return has_open(p) ? idle_open_cpu(p) : idle_housekeeping_cpu(p);
 	buffer = table_in_force(now);
 	if (!has_slots(tenant, buffer))
 		return (u32)background_dsq(p, buffer);

@@ -32,23 +32,24 @@ impl<K: Kernel> Scheduler<K> {
 
     /// Does it again, a while after the last time: to be called now and then. A CPU that was about to queue a thread
     /// just then may have put it where it belonged before, after that queue had been looked at, and nobody serves it
-    /// there.
+    /// there. Returns how many were sent elsewhere.
     ///
     /// # Errors
     ///
     /// The kernel refuses.
-    pub fn look_again(&self) -> Result<()> {
+    pub fn look_again(&self) -> Result<u64> {
         let rehomed_ns = self.rehomed_ns.get();
         if rehomed_ns.is_none_or(|rehomed_ns| self.kernel.now_ns() < rehomed_ns + LOOK_AGAIN_NS) {
-            return Ok(());
+            return Ok(0);
         }
-        if self.rehome_waiting()? > 0 {
+        let moved = self.rehome_waiting()?;
+        if moved > 0 {
             self.kernel.call("kick_all", &mut 0u64)?;
         }
         if self.numbers.borrow_mut().forget_left(|queue| self.is_busy(queue)) {
             self.rehomed_ns.set(None);
         }
-        Ok(())
+        Ok(moved)
     }
 
     /// How many were sent elsewhere.

@@ -195,6 +195,19 @@ extern "C" fn bpf_cpumask_any_and_distribute(a: *const CpuMask, b: *const CpuMas
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_get_online_cpumask() -> *const CpuMask {
+    let machine = &context().kernel.machine;
+    let online = (0..machine.nr_cpus()).map(CpuId).filter(|&cpu| machine.cpu(cpu).online);
+    Box::into_raw(Box::new(CpuMask::of(machine.nr_cpus(), online)))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_put_cpumask(mask: *const CpuMask) {
+    // SAFETY: made by `scx_bpf_get_online_cpumask`, and put once: the kernel's verifier sees to that.
+    drop(unsafe { Box::from_raw(mask.cast_mut()) });
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_create_dsq(dsq: u64, _: i32) -> i32 {
     if context().kernel.create_dsq(dsq) { 0 } else { -EINVAL }
 }

@@ -121,6 +121,15 @@ static int dsq_pop(int dsq)
 	return task;
 }
 
+static int place_in(int dsq, int task)
+{
+	int place = 0;
+
+	while (place < dsqs[dsq].count && dsqs[dsq].tasks[place] != task)
+		place++;
+	return place;
+}
+
 static void local_push(int cpu, int task)
 {
 	cpus_now[cpu].local[cpus_now[cpu].nr_local++] = task;
@@ -292,6 +301,22 @@ void wake(int task)
 	send_kicks(here());
 }
 
+void change(int task, u64 dsq_id)
+{
+	struct cpu *c = &cpus_now[tasks_now[task].cpu];
+	int dsq = dsq_find(dsq_id), place;
+
+	take(&c->lock);
+	place = place_in(dsq, task);
+	if (place < dsqs[dsq].count) {
+		memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1,
+			sizeof(int) * (--dsqs[dsq].count - place));
+		enqueue(task, 0);
+	}
+	c->lock = false;
+	send_kicks(here());
+}
+
 void call(void (*work)(void))
 {
 	work();
@@ -447,15 +472,6 @@ struct walk {
 
 _Static_assert(sizeof(struct walk) <= sizeof(struct bpf_iter_scx_dsq), "a walk fits");
 
-static int place_in(int dsq, int task)
-{
-	int place = 0;
-
-	while (place < dsqs[dsq].count && dsqs[dsq].tasks[place] != task)
-		place++;
-	return place;
-}
-
 bool has_place(int task, u64 dsq_id)
 {
 	int cpu, i, dsq = dsq_find(dsq_id);
@@ -545,6 +561,13 @@ bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b)
 u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask *b)
 {
 	return 0;
+}
+const struct cpumask *scx_bpf_get_online_cpumask(void)
+{
+	return &everywhere;
+}
+void scx_bpf_put_cpumask(const struct cpumask *mask)
+{
 }
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it)
 {

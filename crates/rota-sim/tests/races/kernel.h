@@ -45,6 +45,8 @@ void machine_begin(void);
 bool cpu_step(int cpu);
 void cpu_works(int cpu);
 void wake(int task);
+/* Its weight or the like is changed as it waits in this dispatch queue, if it does: it is queued anew. */
+void change(int task, u64 dsq_id);
 /* Whether a task runs, is about to, or waits in this dispatch queue. */
 bool has_place(int task, u64 dsq_id);
 /* What a system call does, and the kicks that it asks for. */

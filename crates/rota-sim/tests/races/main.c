@@ -115,6 +115,13 @@ static const struct scene scenes[] = {
 	 .starts = {1 * MS, 5 * MS},
 	 .then = 6 * MS,
 	 .grows = true},
+	{.name = "a thread is changed as it waits beside another that blocks",
+	 .background = true,
+	 .awake = 2,
+	 .starts = {1 * MS, 2 * MS},
+	 .then = 2 * MS,
+	 .blocks = 1,
+	 .changes = 2},
 };
 
 void tell_number(const char *name, unsigned long long value)
@@ -191,6 +198,8 @@ static void set_scene(void)
 	settle();
 	clock_ns = ROUND + scene->starts[1];
 	settle();
+	if (scene->changes) /* it came from there */
+		tasks_now[scene->changes - 1].cpu = CPUS - 1;
 }
 
 static void clock_works(int actor)
@@ -222,6 +231,8 @@ static bool sleeps(int actor, void *unused)
 
 static void waker_works(int actor)
 {
+	if (scene->changes)
+		change(scene->changes - 1, dsq_of_tenant(scene));
 	if (!scene->wakes)
 		return;
 	wait_until(sleeps, NULL);
@@ -231,7 +242,7 @@ static void waker_works(int actor)
 /* The rest of the second slot, with nothing left to chance. Times at which timers fire come one after the other. */
 static void finish(void)
 {
-	u64 end_ns = ROUND + scene->slots[1][1], next_ns;
+	u64 end_ns = ROUND + (scene->background ? 3 * MS : scene->slots[1][1]), next_ns;
 	int cpu, task;
 
 	if (scene->grows) {
@@ -248,12 +259,12 @@ static void finish(void)
 			break;
 		clock_ns = next_ns;
 	}
-	if (tasks_now[scene->wakes ? scene->wakes - 1 : 0].sleeps)
+	if (!scene->background && tasks_now[scene->wakes ? scene->wakes - 1 : 0].sleeps)
 		fail("the scene has not ended");
-	if (cpus_now[1].current == NOBODY)
-		fail("a slot without its owner, who waits");
+	if (cpus_now[scene->background ? 0 : 1].current == NOBODY)
+		fail("a CPU without the thread that waits for it");
 	for (task = 0; task < TASKS; task++)
-		if (!tasks_now[task].sleeps && !has_place(task, dsq_of_tenant()))
+		if (!tasks_now[task].sleeps && !has_place(task, dsq_of_tenant(scene)))
 			fail("a thread that nobody finds");
 }
 

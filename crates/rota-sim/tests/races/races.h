@@ -22,6 +22,8 @@ struct scene {
 	int wakes;		      /* the task that is woken at some moment once it sleeps, + 1 */
 	_Bool taken;		      /* a higher class takes the first CPU at some moment, and keeps it */
 	_Bool grows;		      /* the tenant gets other queues at some moment */
+	_Bool background;	      /* the tenant has no slots, and its threads run on the first CPU */
+	int changes;		      /* the task that is changed at some moment as it waits, + 1 */
 };
 
 void begin(const struct scene *scene);
@@ -31,7 +33,7 @@ unsigned int cpu_of_timer(const struct bpf_timer *timer);
 void fire(unsigned int cpu);
 void grow(void);
 void look_again_at_waiting(void);
-unsigned long long dsq_of_tenant(void);
+unsigned long long dsq_of_tenant(const struct scene *scene);
 int is_shared(const void *address);
 void show_vcpu(void);
 void make_writable(void *at, unsigned long size);

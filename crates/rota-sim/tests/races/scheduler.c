@@ -89,7 +89,7 @@ void begin(const struct scene *scene)
 	tenants_of[0] = (struct rota_tenant){
 		.class = ROTA_CLASS_BACKGROUND, .nr_vcpus = 1, .first_vcpu = {ROTA_NONE, ROTA_NONE}};
 	tenants_of[1] = (struct rota_tenant){
-		.class = ROTA_CLASS_RESERVED,
+		.class = scene->background ? ROTA_CLASS_BACKGROUND : ROTA_CLASS_RESERVED,
 		.nr_vcpus = 1,
 		.first_queue = 1,
 		.first_vcpu = {0, ROTA_NONE},
@@ -138,9 +138,9 @@ void grow(void)
 }
 
 /* Where the tenant's threads wait. */
-unsigned long long dsq_of_tenant(void)
+unsigned long long dsq_of_tenant(const struct scene *scene)
 {
-	return DSQ_QUEUE(tenants_of[1].first_queue);
+	return scene->background ? DSQ_BACKGROUND(0) : DSQ_QUEUE(tenants_of[1].first_queue);
 }
 
 /* What it does a while after each change. */
@@ -168,6 +168,7 @@ __attribute__((disable_sanitizer_instrumentation)) int is_shared(const void *add
 	switch (at % sizeof(cpus_of[0])) {
 	case __builtin_offsetof(struct cpu_ctx, level):
 	case __builtin_offsetof(struct cpu_ctx, dozes):
+	case __builtin_offsetof(struct cpu_ctx, waiting):
 	case __builtin_offsetof(struct cpu_ctx, armed_ns):
 	case __builtin_offsetof(struct cpu_ctx, slot_start):
 	case __builtin_offsetof(struct cpu_ctx, slot_vcpu):
