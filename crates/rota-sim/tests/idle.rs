@@ -363,3 +363,35 @@ fn who_may_run_on_a_housekeeping_cpu_too_finds_another_that_idles() {
         }
     });
 }
+
+/// Threads wait in the queue of a reserved tenant, which becomes a shared one: one of them waits in line from then on,
+/// and the others behind it.
+#[test]
+fn who_waits_behind_another_when_a_tenant_becomes_shared_takes_an_idle_cpu() {
+    let host = r#"
+        [host]
+        cpus = "0-16"
+        housekeeping = "0"
+        [[tenant]]
+        name = "web"
+        class = "reserved"
+        capped = true
+        share = 0.1
+        latency = "64ms"
+        match = { cgroup = "web" }
+        "#;
+    apart(|| {
+        let (mut run, mut tenants) = start(host);
+        for _ in 0..16 {
+            run.spawn(tenants.thread("web", Hog));
+        }
+        settle(&mut run, &tenants);
+        let class = rota_model::Class::Shared { weight: 100 };
+        let spec = rota_sched::TenantSpec { id: 1, class, vcpus: 1, kind: rota_sched::TenantKind::Container };
+        run.act(|run| run.policy.ask(&mut run.machine, |scheduler| scheduler.tenant_set(&spec).unwrap()));
+        run.observer.begin(&mut run.machine);
+        let received = after(&mut run, 50 * MS);
+        let received_ns = received[tenants.home("web").first_unit.index()].received_ns;
+        assert!(received_ns > 799 * MS, "{received_ns} ns of 16 CPUs");
+    });
+}

@@ -453,7 +453,7 @@ static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tena
  * sibling that woke at the same time is on its way there, it looks further. A CPU that has found nobody is about to
  * idle without one that became a shared tenant's while it ran there, and is told of it.
  */
-static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u64 enq_flags, u64 now)
+static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u64 enq_flags, bool *is_told)
 {
 	u32 cpu = scx_bpf_task_cpu(p), other = ROTA_NONE;
 	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
@@ -472,7 +472,8 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u
 	f = fair_ctx(t->m.tenant);
 	if (other == ROTA_NONE && f)
 		other = fair_victim(p, cpu, t->m.tenant, t->tag + f->booked);
-	if (other != ROTA_NONE) {
+	*is_told = other != ROTA_NONE;
+	if (*is_told) {
 		c = cpu_ctx(other);
 		if (c)
 			c->overtaken = true;
@@ -518,28 +519,35 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 }
 
 /* A thread of a tenant without a reservation is to wait. */
-static __always_inline void fair_enqueue(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 enq_flags,
-					 u64 now)
+__noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 {
-	struct fair_ctx *f = fair_ctx(t->m.tenant);
+	struct task_ctx *t = task_ctx(p);
+	struct queue_ctx *q = t ? queue_ctx(t->m.queue) : NULL;
+	struct fair_ctx *f = t ? fair_ctx(t->m.tenant) : NULL;
+	bool is_told = true;
 	struct cpu_ctx *c;
 	u64 dsq;
 	u32 cpu;
 
+	if (!q || !f)
+		return 0;
 	if (goes_straight_at_home(p, t, enq_flags)) {
 		t->straight = true;
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | scx_enq_immediately());
-		return;
+		return 0;
 	}
-	t->tag = f ? f->clock : 0;
-	cpu = fair_cpu(p, t, enq_flags, now);
+	t->tag = f->clock;
+	cpu = fair_cpu(p, t, enq_flags, &is_told);
 	place_among_siblings(p, t, q); /* before it is noted that it waits: only who has not waited yet is new */
 	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	c = cpu_ctx(cpu);
 	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
+	if (!is_told)
+		tell_new_idle_cpu(p, dsq);
 	/* One that was overdue already before it was changed is called by nobody again. */
 	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS,
 			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
+	return 0;
 }
 
 /* Whether a CPU serves shared tenants by the table in force. */

@@ -120,7 +120,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	dsq = dsq_of(p, t->m.tenant, t->m.vcpu, t->m.queue, table_in_force(now));
 	if ((dsq >> 32) == (DSQ_SHARED(0) >> 32)) {
-		fair_enqueue(p, t, q, enq_flags, now);
+		fair_enqueue(p, enq_flags);
 		return;
 	}
 	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
@@ -133,6 +133,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	t->overdue = false;
 	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place, enq_flags);
 	cpu = scx_bpf_task_cpu(p);
+	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE) && sent && !idles_housekept(cpu))
+		tell_new_idle_cpu(p, dsq);
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
 		tell_level((u32)dsq, ROTA_LEVEL_SHARED); /* whatever its tenant has elsewhere */
 		return;
@@ -333,7 +335,10 @@ void STRUCT_OPS(rota_disable, struct task_struct *p)
 	struct task_ctx *t = task_ctx(p);
 	u64 now;
 
-	if (!t || !t->counted)
+	if (!t)
+		return;
+	no_longer_rehomed(t); /* the loader may have looked at it as it began to run for the last time */
+	if (!t->counted)
 		return;
 	now = bpf_ktime_get_ns();
 	leaves_line(t);

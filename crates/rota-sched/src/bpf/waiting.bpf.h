@@ -110,9 +110,10 @@ static __always_inline s32 nr_waiting(u64 dsq)
 static __always_inline bool may_miss(const struct cpu_ctx *c)
 {
 	const struct queue_ctx *system = c->housekeeping ? queue_ctx(SYSTEM_QUEUE) : NULL;
-	const struct fair_domain *d = c->housekeeping || c->exclusive ? NULL : fair_domain(c->domain);
 
-	return c->waiting || (system && system->waiting) || (d && d->waiting);
+	if (c->waiting || c->exclusive)
+		return c->waiting;
+	return c->housekeeping ? system && system->waiting : shared_may_wait();
 }
 
 /*
@@ -123,7 +124,7 @@ static __always_inline bool is_rehomed(struct task_ctx *t, u64 dsq, bool is_shar
 {
 	bool in_line = is_shared && ((dsq >> 32) == (DSQ_SHARED(0) >> 32) || (dsq >> 32) == (DSQ_QUEUE(0) >> 32));
 
-	if (t->waits_in == dsq || (in_line && (t->waits_in >> 32) == (DSQ_SHARED(0) >> 32)))
+	if (in_line ? (t->waits_in >> 32) == (DSQ_SHARED(0) >> 32) : t->waits_in == dsq)
 		return false;
 	if (__sync_lock_test_and_set(&t->rehomed, 1))
 		return false;

@@ -101,6 +101,33 @@ static __always_inline void tell_idle_open_cpu(void)
 	tell_idle_cpu(open_mask);
 }
 
+/* Whether it is a housekeeping CPU that idles: one that a task wakes on decides without being told. */
+static __always_inline bool idles_housekept(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	return c && c->housekeeping && c->level == ROTA_LEVEL_IDLE;
+}
+
+/*
+ * The task has been counted where it waits, and no CPU was told. One may have begun to idle since one was last looked
+ * for: before that it would have seen the count.
+ */
+__noinline int tell_new_idle_cpu(struct task_struct *p __arg_trusted, u64 dsq)
+{
+	u32 cpu = (u32)dsq;
+
+	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE))
+		cpu = idle_housekeeping_cpu(p);
+	else if ((dsq >> 32) != (DSQ_BOUND(0) >> 32))
+		cpu = idle_open_cpu(p);
+	else if (!scx_bpf_test_and_clear_cpu_idle(cpu))
+		return 0;
+	if (cpu < nr_host_cpus)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return 0;
+}
+
 /*
  * A CPU that idled now serves somebody who may not be the one that it was told of: of a higher class, as when a slot
  * begins while a thread of a shared tenant is sent there, or one that came meanwhile and may run there only. Who waits
@@ -229,8 +256,9 @@ __noinline int tell_level(u32 cpu, u32 level)
 			scx_bpf_test_and_clear_cpu_idle(cpu); /* nobody else is sent there */
 		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (!c->armed_ns && c->level == ROTA_LEVEL_IDLE) {
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE); /* so that it sets its timer for the slot */
+	} else if (c->dozes || (!c->armed_ns && c->level == ROTA_LEVEL_IDLE)) {
+		scx_bpf_kick_cpu(cpu,
+				 SCX_KICK_IDLE); /* so that it sets its timer for the slot, if it is about to idle */
 	}
 	return level;
 }

@@ -240,11 +240,14 @@ static void schedule(int cpu)
 		c->current = next;
 		if (next != NOBODY) {
 			memmove(c->local, c->local + 1, sizeof(int) * --c->nr_local);
+			c->idle = false;
 			if (prev == NOBODY)
 				operations()->update_idle(cpu, false);
 			tasks_now[next].runs = true;
 			operations()->running(shown(next));
 		} else {
+			c->idle = true;
+			yield_to_others();
 			operations()->update_idle(cpu, true);
 		}
 		check_running();
@@ -290,11 +293,15 @@ void wake(int task)
 {
 	int cpu;
 
+	tasks_now[task].sent_to = 0;
 	cpu = tasks_now[task].cpu = operations()->select_cpu(shown(task), tasks_now[task].cpu, 8);
 	take(&cpus_now[cpu].lock);
 	tasks_now[task].queued = true;
 	tasks_now[task].sleeps = false;
-	enqueue(task, SCX_ENQ_WAKEUP);
+	if (tasks_now[task].sent_to)
+		local_push(cpu, task);
+	else
+		enqueue(task, SCX_ENQ_WAKEUP);
 	if (cpus_now[cpu].current == NOBODY)
 		cpus_now[cpu].resched = true;
 	cpus_now[cpu].lock = false;
@@ -407,6 +414,26 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags)
 	c->kicks[c->nr_kicks++] = (struct kick){cpu, flags & SCX_KICK_IDLE};
 }
 
+bool scx_bpf_test_and_clear_cpu_idle(s32 cpu)
+{
+	bool idle;
+
+	yield_to_others();
+	idle = cpus_now[cpu].idle;
+	cpus_now[cpu].idle = false;
+	return idle;
+}
+
+s32 scx_bpf_pick_idle_cpu(const cpumask_t *allowed, u64 flags)
+{
+	int cpu;
+
+	for (cpu = 0; cpu < CPUS; cpu++)
+		if (scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	return -1;
+}
+
 s32 scx_bpf_task_cpu(const struct task_struct *p)
 {
 	return tasks_now[number_of(p)].cpu;
@@ -425,15 +452,10 @@ bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert
 }
 
 /* The task's run queue is locked while it moves, so it has left its CPU then; this CPU's is not meanwhile. */
-bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags)
+static void moved_here(int task)
 {
-	int cpu = here(), task, from;
+	int cpu = here(), from = tasks_now[task].cpu;
 
-	yield_to_others();
-	task = dsq_pop(dsq_find(dsq_id));
-	if (task == NOBODY)
-		return false;
-	from = tasks_now[task].cpu;
 	if (from != cpu) {
 		cpus_now[cpu].lock = false;
 		take(&cpus_now[from].lock);
@@ -442,7 +464,17 @@ bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags)
 		take(&cpus_now[cpu].lock);
 	}
 	local_push(cpu, task);
-	return true;
+}
+
+bool scx_bpf_dsq_move_to_local___v2(u64 dsq_id, u64 enq_flags)
+{
+	int task;
+
+	yield_to_others();
+	task = dsq_pop(dsq_find(dsq_id));
+	if (task != NOBODY)
+		moved_here(task);
+	return task != NOBODY;
 }
 
 void scx_bpf_reenqueue_local___v2___compat(void)
@@ -509,6 +541,20 @@ struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it)
 	return NULL;
 }
 
+/* From a line to this CPU's own queue, with the locks as above. */
+bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags)
+{
+	int task = number_of(p), dsq = dsq_find(((struct walk *)it)->dsq), place;
+
+	yield_to_others();
+	place = place_in(dsq, task);
+	if (dsq_id != SCX_DSQ_LOCAL || place == dsqs[dsq].count)
+		return false;
+	memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1, sizeof(int) * (--dsqs[dsq].count - place));
+	moved_here(task);
+	return true;
+}
+
 /* With the lock of the task's run queue, if it waits there still. */
 bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags)
 {
@@ -531,14 +577,6 @@ bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, 
 void scx_bpf_error_bstr(char *format, unsigned long long *data, u32 size)
 {
 	exit(1);
-}
-s32 scx_bpf_pick_idle_cpu(const cpumask_t *allowed, u64 flags)
-{
-	return -1;
-}
-bool scx_bpf_test_and_clear_cpu_idle(s32 cpu)
-{
-	return false;
 }
 void bpf_cpumask_release(struct bpf_cpumask *mask)
 {
@@ -571,10 +609,6 @@ void scx_bpf_put_cpumask(const struct cpumask *mask)
 }
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it)
 {
-}
-bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq, u64 flags)
-{
-	exit(1);
 }
 void scx_bpf_dsq_move_set_vtime(struct bpf_iter_scx_dsq *it, u64 vtime)
 {

@@ -23,6 +23,7 @@ struct kick {
 
 struct cpu {
 	bool lock; /* of its run queue */
+	bool idle; /* as the kernel's mask says */
 	bool resched;
 	bool taken; /* by a higher class, as soon as the CPU sees it, and for good */
 	bool queues_anew;

@@ -122,6 +122,13 @@ static const struct scene scenes[] = {
 	 .then = 2 * MS,
 	 .blocks = 1,
 	 .changes = 2},
+	{.name = "a thread wakes up as another blocks",
+	 .shared = true,
+	 .awake = 1,
+	 .starts = {1 * MS, 2 * MS},
+	 .then = 2 * MS,
+	 .blocks = 1,
+	 .wakes = 2},
 };
 
 void tell_number(const char *name, unsigned long long value)
@@ -189,6 +196,8 @@ static void set_scene(void)
 	machine_begin();
 	for (task = 0; task < TASKS; task++)
 		tasks_now[task].sleeps = true;
+	for (cpu = 1; scene->shared && cpu < CPUS; cpu++)
+		cpus_now[cpu].taken = true;
 	/* As when a table is published. */
 	for (cpu = 0; cpu < CPUS; cpu++)
 		cpus_now[cpu].resched = true;
@@ -198,8 +207,8 @@ static void set_scene(void)
 	settle();
 	clock_ns = ROUND + scene->starts[1];
 	settle();
-	if (scene->changes) /* it came from there */
-		tasks_now[scene->changes - 1].cpu = CPUS - 1;
+	if (!scene->slots[0][1]) /* the other one came from there */
+		tasks_now[1].cpu = CPUS - 1;
 }
 
 static void clock_works(int actor)
@@ -242,7 +251,8 @@ static void waker_works(int actor)
 /* The rest of the second slot, with nothing left to chance. Times at which timers fire come one after the other. */
 static void finish(void)
 {
-	u64 end_ns = ROUND + (scene->background ? 3 * MS : scene->slots[1][1]), next_ns;
+	int last = scene->slots[1][1] ? 1 : 0; /* where the tenant ends up */
+	u64 end_ns = ROUND + (scene->slots[last][1] ?: 3 * MS), next_ns;
 	int cpu, task;
 
 	if (scene->grows) {
@@ -259,9 +269,9 @@ static void finish(void)
 			break;
 		clock_ns = next_ns;
 	}
-	if (!scene->background && tasks_now[scene->wakes ? scene->wakes - 1 : 0].sleeps)
+	if (!scene->changes && tasks_now[scene->wakes ? scene->wakes - 1 : 0].sleeps)
 		fail("the scene has not ended");
-	if (cpus_now[scene->background ? 0 : 1].current == NOBODY)
+	if (cpus_now[last].current == NOBODY)
 		fail("a CPU without the thread that waits for it");
 	for (task = 0; task < TASKS; task++)
 		if (!tasks_now[task].sleeps && !has_place(task, dsq_of_tenant(scene)))

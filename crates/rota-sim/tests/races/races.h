@@ -23,6 +23,7 @@ struct scene {
 	_Bool taken;		      /* a higher class takes the first CPU at some moment, and keeps it */
 	_Bool grows;		      /* the tenant gets other queues at some moment */
 	_Bool background;	      /* the tenant has no slots, and its threads run on the first CPU */
+	_Bool shared;		      /* the same of a shared tenant, as higher classes have the other CPUs */
 	int changes;		      /* the task that is changed at some moment as it waits, + 1 */
 };
 

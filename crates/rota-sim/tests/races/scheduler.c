@@ -27,6 +27,7 @@ static struct fair_domain domain;
 static struct fair_place places_of[2];
 static struct task_ctx tasks_of[TASKS];
 static bool grows; /* what the loader writes is looked at by others meanwhile */
+static bool lines; /* what is known of who waits in line */
 
 /* What is found by a map's number. */
 static void back(void *map, void *values, u32 entries, u32 value_size)
@@ -89,7 +90,10 @@ void begin(const struct scene *scene)
 	tenants_of[0] = (struct rota_tenant){
 		.class = ROTA_CLASS_BACKGROUND, .nr_vcpus = 1, .first_vcpu = {ROTA_NONE, ROTA_NONE}};
 	tenants_of[1] = (struct rota_tenant){
-		.class = scene->background ? ROTA_CLASS_BACKGROUND : ROTA_CLASS_RESERVED,
+		.class = scene->shared	     ? ROTA_CLASS_SHARED
+			 : scene->background ? ROTA_CLASS_BACKGROUND
+					     : ROTA_CLASS_RESERVED,
+		.weight = ROTA_WEIGHT_ONE,
 		.nr_vcpus = 1,
 		.first_queue = 1,
 		.first_vcpu = {0, ROTA_NONE},
@@ -101,6 +105,7 @@ void begin(const struct scene *scene)
 	live.tables[1].from_ns = ROTA_NEVER;
 	loaded_with(&(struct rota_settings){CPUS, 3, 2, sizeof(table), 1});
 	grows = scene->grows;
+	lines = scene->shared;
 	rota_init();
 }
 
@@ -140,6 +145,8 @@ void grow(void)
 /* Where the tenant's threads wait. */
 unsigned long long dsq_of_tenant(const struct scene *scene)
 {
+	if (scene->shared)
+		return DSQ_SHARED(0);
 	return scene->background ? DSQ_BACKGROUND(0) : DSQ_QUEUE(tenants_of[1].first_queue);
 }
 
@@ -162,6 +169,8 @@ __attribute__((disable_sanitizer_instrumentation)) int is_shared(const void *add
 		return 1;
 	if (grows && (address == &live.membership_epoch ||
 		      (address >= (const void *)tenants_of && address < (const void *)(tenants_of + 2))))
+		return 1;
+	if (lines && address == &domain.waiting)
 		return 1;
 	if (address < (const void *)cpus_of || at >= sizeof(cpus_of))
 		return 0;
