@@ -22,6 +22,7 @@ struct Told {
     cgroups: BTreeMap<u64, TenantId>,
     threads: BTreeMap<i32, (TenantId, u32)>,
     generation: u64,
+    looks: u64,
 }
 
 struct Recorder {
@@ -68,6 +69,7 @@ impl Enactor for Recorder {
     }
 
     fn look_again(&self) -> Result<()> {
+        self.told.borrow_mut().looks += 1;
         Ok(())
     }
 
@@ -96,12 +98,13 @@ impl Enactor for Recorder {
         Ok(told.specs.values().map(account).collect())
     }
 
+    /// What each idles is how often threads were looked at again, in ns.
     fn cpus(&self) -> Result<Vec<CpuAccount>> {
         let account = |cpu| CpuAccount {
             cpu,
             generation: self.told.borrow().generation,
             mixed: 0,
-            idle_ns: 0,
+            idle_ns: self.told.borrow().looks,
             background_ns: 0,
             second_level_ns: 0,
             lost_ns: [0; 6],
@@ -203,6 +206,7 @@ fn tenants_come_change_and_go() {
     assert_eq!(web_tenant.cgroup.as_deref(), Some("machine.slice/web"));
     assert_eq!((web_tenant.dispatches, web_tenant.migrations), (1, 1), "told so");
     assert_eq!(status.generation, 1);
+    daemon.wait("a look at who waits", |status| status.cpus.iter().all(|cpu| cpu.idle > 0.0));
 
     fs::create_dir_all(daemon.path("proc/50")).unwrap();
     fs::write(daemon.path("proc/50/comm"), "CPU 1/KVM\n").unwrap();
