@@ -84,8 +84,11 @@ int rehome(struct rota_rehome *arg)
 		counts = t && is_rehomed(t, target, is_shared_tenant(tenant_of(m.tenant)));
 		stays = target == dsq;
 		/* One that stays where it is and is another's now is moved, too: then no CPU has taken it meanwhile. */
-		if (stays && (!t || t->m.queue == m.queue || (target >> 32) == (DSQ_SHARED(0) >> 32)))
+		if (stays && (!t || t->m.queue == m.queue || (target >> 32) == (DSQ_SHARED(0) >> 32))) {
+			if (counts && !t->waits_in) /* it has begun to run meanwhile */
+				no_longer_rehomed(t);
 			continue;
+		}
 		if (t && t->m.queue != m.queue)
 			leave_queue(t, t->m.queue, now);
 		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))

@@ -529,8 +529,10 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	u64 dsq;
 	u32 cpu;
 
-	if (!q || !f)
+	if (!q || !f) {
+		scx_fail("a task of a shared tenant that is not there", t ? t->m.tenant : 0);
 		return 0;
+	}
 	if (goes_straight_at_home(p, t, enq_flags)) {
 		t->straight = true;
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | scx_enq_immediately());

@@ -265,16 +265,29 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 }
 
 /*
- * Nothing to run. A thread may be on its way into a queue that has been looked at: whoever put it there counted it
- * before, and has then seen this CPU as busy. After a while it is looked at again, ever later as long as the CPU idles.
+ * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue that has been looked
+ * at: whoever put it there counted it before, and has then seen this CPU as busy. Or this CPU idled, was told of
+ * somebody whom another one had taken, and is back in the kernel's mask of idle CPUs only after this: nobody was told
+ * of a thread that was counted a moment ago.
  */
+static __always_inline void look_while_idle(struct cpu_ctx *c)
+{
+	bool was_told = c->level == ROTA_LEVEL_IDLE && !c->fired && !c->missed_ns;
+
+	c->fired = false;
+	if (!may_miss(c) && !was_told) {
+		c->missed_ns = 0;
+		return;
+	}
+	c->missed_ns = c->missed_ns ? min_time(2 * c->missed_ns, ROTA_LOOK_IDLE_NS) : ROTA_LOOK_AGAIN_NS;
+	c->look_at = min_time(c->look_at, c->now + c->missed_ns);
+}
+
+/* Nothing to run. */
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
-	if (may_miss(c)) {
-		c->missed_ns = c->missed_ns ? 2 * c->missed_ns : ROTA_LOOK_AGAIN_NS;
-		c->look_at = min_time(c->look_at, c->now + c->missed_ns);
-	}
+	look_while_idle(c);
 	c->until_ns = min_time(c->slot_end, c->look_at);
 	if (!dozes_off(c, cpu))
 		arm(c, c->until_ns);

@@ -197,6 +197,18 @@ static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct ro
 	return trailing >> 16 == c->slot_generation ? (u16)trailing == cpu : vcpu->home_cpu == cpu;
 }
 
+/* Whether one is counted there, be it that it is about to be queued; or the present one belongs there. */
+static __always_inline bool vcpu_may_wait(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant,
+					  u64 prev_dsq)
+{
+	u64 service, own;
+
+	own = service = DSQ_QUEUE(tenant->first_queue);
+	if (tenant->kind == ROTA_KIND_VM)
+		own += 1 + vcpu->index;
+	return prev_dsq == own || prev_dsq == service || may_wait(own) || may_wait(service);
+}
+
 /*
  * Whether a thread may come that its next slot here would serve, though none is queued: for a vCPU that migrates
  * any that would run, be it on another CPU now; for others one that is on its way into the queue and may have been
@@ -228,7 +240,7 @@ static __always_inline bool local_waits(struct cpu_ctx *c, u32 cpu, const struct
 	if (tenant->class != ROTA_CLASS_RESERVED)
 		return false;
 	if (!second_level)
-		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, c->prev_dsq);
+		return may_come(vcpu, tenant) || vcpu_may_wait(vcpu, tenant, c->prev_dsq);
 	if ((vcpu->flags & ROTA_VCPU_CAPPED) || (vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu)))
 		return false;
 	return vcpu_waits(vcpu, tenant, c->prev_dsq);

@@ -50,8 +50,12 @@
  */
 #define ROTA_STARVING_NS   5000000000ULL
 #define ROTA_STARVING_PART 1
-/* A slot's owner is on its way into its queue: the CPU looks again after this, then after twice that, and so on. */
+/*
+ * A thread is on its way into a queue: the CPU looks again after this, then after twice that, and so on; one that idles
+ * as somebody is counted, every so often in the end.
+ */
 #define ROTA_LOOK_AGAIN_NS 10000ULL
+#define ROTA_LOOK_IDLE_NS  10000000ULL
 /* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */
 #define ROTA_LATE_MIN_NS 20000ULL
 

@@ -106,7 +106,7 @@ static __always_inline bool idles_housekept(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	return c && c->housekeeping && c->level == ROTA_LEVEL_IDLE;
+	return c && c->housekeeping && c->level == ROTA_LEVEL_IDLE && !c->other_since;
 }
 
 /*
@@ -363,6 +363,16 @@ __noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
 	return 0;
 }
 
+/* The task was sent to its only vCPU's CPU, which may be another since: a new table has come into force meanwhile. */
+__noinline int tell_new_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 sole, u64 now)
+{
+	u32 cpu = sole_home(p, tenant_id, sole, table_in_force(now), now);
+
+	if (cpu < nr_host_cpus && cpu != scx_bpf_task_cpu(p))
+		tell(cpu, tenant_id, sole, now);
+	return 0;
+}
+
 /*
  * Tells those besides the CPU that the thread was sent to: slots that have begun since, or are marked by now. All of
  * it comes after the thread was counted; a CPU that sees neither the thread nor the count marks its slot before this
@@ -379,8 +389,10 @@ static __always_inline void tell_others(struct task_struct *p, struct task_ctx *
 	if (!tenant)
 		return;
 	sole = sole_vcpu(tenant, m->vcpu);
-	if (!tenant->migrates && sole != ROTA_NONE)
+	if (!tenant->migrates && sole != ROTA_NONE) {
+		tell_new_home(p, m->tenant, sole, now);
 		return;
+	}
 	buffer = table_in_force(now);
 	if (!has_slots(tenant, buffer))
 		return;

@@ -251,6 +251,8 @@ static void schedule(int cpu)
 			operations()->update_idle(cpu, true);
 		}
 		check_running();
+	} else if (next == NOBODY) {
+		c->idle = true;
 	}
 	if (prev != NOBODY && !tasks_now[prev].queued)
 		tasks_now[prev].sleeps = true;

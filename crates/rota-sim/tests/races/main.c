@@ -129,6 +129,12 @@ static const struct scene scenes[] = {
 	 .then = 2 * MS,
 	 .blocks = 1,
 	 .wakes = 2},
+	{.name = "a thread wakes up as an idle CPU was told of another in vain",
+	 .shared = true,
+	 .starts = {1 * MS, 2 * MS},
+	 .then = 2 * MS,
+	 .wakes = 2,
+	 .told = true},
 };
 
 void tell_number(const char *name, unsigned long long value)
@@ -196,7 +202,7 @@ static void set_scene(void)
 	machine_begin();
 	for (task = 0; task < TASKS; task++)
 		tasks_now[task].sleeps = true;
-	for (cpu = 1; scene->shared && cpu < CPUS; cpu++)
+	for (cpu = 1; !scene->slots[0][1] && cpu < CPUS; cpu++)
 		cpus_now[cpu].taken = true;
 	/* As when a table is published. */
 	for (cpu = 0; cpu < CPUS; cpu++)
@@ -227,6 +233,8 @@ static void blocker_works(int actor)
 		yield_to_others();
 		call(grow);
 	}
+	if (scene->told && scx_bpf_test_and_clear_cpu_idle(0))
+		cpus_now[0].resched = true;
 	if (!scene->blocks)
 		return;
 	yield_to_others();

@@ -22,8 +22,9 @@ struct scene {
 	int wakes;		      /* the task that is woken at some moment once it sleeps, + 1 */
 	_Bool taken;		      /* a higher class takes the first CPU at some moment, and keeps it */
 	_Bool grows;		      /* the tenant gets other queues at some moment */
-	_Bool background;	      /* the tenant has no slots, and its threads run on the first CPU */
-	_Bool shared;		      /* the same of a shared tenant, as higher classes have the other CPUs */
+	_Bool background;	      /* the tenant has no slots, and higher classes have all but the first CPU */
+	_Bool shared;		      /* the same of a shared tenant */
+	_Bool told;		      /* the first CPU is told of somebody whom another one has taken */
 	int changes;		      /* the task that is changed at some moment as it waits, + 1 */
 };
 
