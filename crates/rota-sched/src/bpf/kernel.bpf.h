@@ -205,6 +205,8 @@ bool bpf_cpumask_and(struct bpf_cpumask *both, const struct cpumask *a, const st
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask *b) __ksym;
 const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
+const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
+void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
 void scx_bpf_put_cpumask(const struct cpumask *mask) __ksym;
 int bpf_iter_scx_dsq_new(struct bpf_iter_scx_dsq *it, u64 dsq_id, u64 flags) __ksym;
 struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it) __ksym;
@@ -279,6 +281,16 @@ static __always_inline bool scx_reenqueue_local(void)
 		return false;
 	scx_bpf_reenqueue_local___v2___compat();
 	return true;
+}
+
+/* Whether the kernel's mask of idle CPUs has the CPU, and nobody has picked it. */
+static __always_inline bool scx_cpu_idles(u32 cpu)
+{
+	const struct cpumask *mask = scx_bpf_get_idle_cpumask();
+	bool idles = bpf_cpumask_test_cpu(cpu, mask);
+
+	scx_bpf_put_idle_cpumask(mask);
+	return idles;
 }
 
 /* Into a CPU's own queue only to run there at once: what another class is before comes through enqueue. Since 7.1. */

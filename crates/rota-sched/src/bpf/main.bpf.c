@@ -270,12 +270,11 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
  * somebody whom another one had taken, and is back in the kernel's mask of idle CPUs only after this: nobody was told
  * of a thread that was counted a moment ago.
  */
-static __always_inline void look_while_idle(struct cpu_ctx *c)
+static __always_inline void look_while_idle(struct cpu_ctx *c, u32 cpu)
 {
-	bool was_told = c->level == ROTA_LEVEL_IDLE && !c->fired && !c->missed_ns;
-
-	c->fired = false;
-	if (!may_miss(c) && !was_told) {
+	if (c->level == ROTA_LEVEL_IDLE && !c->other_since && !scx_cpu_idles(cpu))
+		c->look_at = min_time(c->look_at, c->now + ROTA_LOOK_AGAIN_NS);
+	if (!may_miss(c)) {
 		c->missed_ns = 0;
 		return;
 	}
@@ -287,7 +286,7 @@ static __always_inline void look_while_idle(struct cpu_ctx *c)
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
 	c->picked = ROTA_LEVEL_IDLE;
-	look_while_idle(c);
+	look_while_idle(c, cpu);
 	c->until_ns = min_time(c->slot_end, c->look_at);
 	if (!dozes_off(c, cpu))
 		arm(c, c->until_ns);

@@ -244,7 +244,6 @@ static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 		arm(c, c->until_ns);
 		return 0;
 	}
-	c->fired = true;
 	if (c->other_since || c->level == ROTA_LEVEL_KERNEL)
 		pass_slot(c, *cpu, now);
 	else

@@ -129,7 +129,6 @@ struct cpu_ctx {
 	bool decided;	    /* dispatch was asked since the present turn began */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
-	bool fired;	    /* its timer, since it was last about to idle */
 	bool passes_on;	    /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
 	u32 dozes;	    /* it idles without a timer: see rouse */
 	u32 taken_for;	    /* number + 1 of the tenant whose thread was sent here as it dozed: take_dozing */

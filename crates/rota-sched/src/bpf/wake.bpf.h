@@ -364,8 +364,9 @@ __noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
 }
 
 /* The task was sent to its only vCPU's CPU, which may be another since: a new table has come into force meanwhile. */
-__noinline int tell_new_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 sole, u64 now)
+__noinline int tell_new_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32 sole)
 {
+	u64 now = bpf_ktime_get_ns(); /* after it was counted */
 	u32 cpu = sole_home(p, tenant_id, sole, table_in_force(now), now);
 
 	if (cpu < nr_host_cpus && cpu != scx_bpf_task_cpu(p))
@@ -390,7 +391,7 @@ static __always_inline void tell_others(struct task_struct *p, struct task_ctx *
 		return;
 	sole = sole_vcpu(tenant, m->vcpu);
 	if (!tenant->migrates && sole != ROTA_NONE) {
-		tell_new_home(p, m->tenant, sole, now);
+		tell_new_home(p, m->tenant, sole);
 		return;
 	}
 	buffer = table_in_force(now);

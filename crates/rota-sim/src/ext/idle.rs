@@ -66,6 +66,11 @@ impl IdleMasks {
         Some(cpu)
     }
 
+    /// The CPUs that idle.
+    pub fn cpus(&self) -> &CpuMask {
+        &self.cpus
+    }
+
     /// Counts a CPU as busy; whether it idled.
     pub fn claim(&mut self, cpu: CpuId) -> bool {
         if self.has_siblings {

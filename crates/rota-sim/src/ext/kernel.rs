@@ -86,6 +86,11 @@ impl Kernel<'_> {
         self.ext.idle.claim(cpu)
     }
 
+    /// `scx_bpf_get_idle_cpumask`.
+    pub fn idle_cpumask(&self) -> &CpuMask {
+        self.ext.idle.cpus()
+    }
+
     /// `bpf_cpumask_any_and_distribute`.
     pub fn any_and_distribute(&mut self, one: &CpuMask, other: &CpuMask) -> Option<CpuId> {
         self.ext.idle.distribute(one, other, self.machine.this_cpu())

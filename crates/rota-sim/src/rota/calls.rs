@@ -208,6 +208,15 @@ extern "C" fn scx_bpf_put_cpumask(mask: *const CpuMask) {
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_get_idle_cpumask() -> *const CpuMask {
+    context().kernel.idle_cpumask()
+}
+
+/// The mask is the kernel's own.
+#[unsafe(no_mangle)]
+extern "C" fn scx_bpf_put_idle_cpumask(_: *const CpuMask) {}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_create_dsq(dsq: u64, _: i32) -> i32 {
     if context().kernel.create_dsq(dsq) { 0 } else { -EINVAL }
 }

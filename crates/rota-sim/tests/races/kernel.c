@@ -22,7 +22,7 @@ static struct task_struct tasks[TASKS];
 static struct cgroup cgroup;
 static struct kernfs_node node = {.id = 7};
 static struct css_set set = {.dfl_cgrp = &cgroup};
-static struct cpumask everywhere;
+static struct cpumask everywhere, idlers;
 
 struct task tasks_now[TASKS];
 struct cpu cpus_now[CPUS];
@@ -436,6 +436,18 @@ s32 scx_bpf_pick_idle_cpu(const cpumask_t *allowed, u64 flags)
 	return -1;
 }
 
+const struct cpumask *scx_bpf_get_idle_cpumask(void)
+{
+	return &idlers;
+}
+
+/* All others have every CPU. */
+bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask)
+{
+	yield_to_others();
+	return mask != &idlers || cpus_now[cpu].idle;
+}
+
 s32 scx_bpf_task_cpu(const struct task_struct *p)
 {
 	return tasks_now[number_of(p)].cpu;
@@ -586,10 +598,6 @@ void bpf_cpumask_release(struct bpf_cpumask *mask)
 void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask)
 {
 }
-bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask)
-{
-	return true;
-}
 bool bpf_cpumask_and(struct bpf_cpumask *both, const struct cpumask *a, const struct cpumask *b)
 {
 	return true;
@@ -607,6 +615,9 @@ const struct cpumask *scx_bpf_get_online_cpumask(void)
 	return &everywhere;
 }
 void scx_bpf_put_cpumask(const struct cpumask *mask)
+{
+}
+void scx_bpf_put_idle_cpumask(const struct cpumask *mask)
 {
 }
 void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it)
