@@ -265,10 +265,10 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 }
 
 /*
- * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue that has been looked
- * at: whoever put it there counted it before, and has then seen this CPU as busy. Or this CPU idled, was told of
- * somebody whom another one had taken, and is back in the kernel's mask of idle CPUs only after this: nobody was told
- * of a thread that was counted a moment ago.
+ * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue that was looked at:
+ * whoever put it there counted it before, and has then seen this CPU as busy. Or this CPU idled, was told of somebody
+ * whom another one had taken, and is in the kernel's mask of idle CPUs again only after this: nobody was told of who
+ * was counted a moment ago.
  */
 static __always_inline void look_while_idle(struct cpu_ctx *c, u32 cpu)
 {
