@@ -171,17 +171,23 @@ static __always_inline struct rota_table_vcpu *local_vcpu(u32 buffer, struct rot
 	return number ? table_vcpu(buffer, view, *number) : NULL;
 }
 
-/* Whether the tenant's vCPU has a thread for this CPU: one that waits, or the present one. */
+/* Whether a thread waits in a dispatch queue; `counted`: or is about to. */
+static __always_inline bool waits_in(u64 dsq, bool counted)
+{
+	return counted ? may_wait(dsq) : nr_waiting(dsq) > 0;
+}
+
+/* Whether the tenant's vCPU has a thread for this CPU: one that waits, or is about to if `counted`, or the present one. */
 static __always_inline bool vcpu_waits(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant,
-				       u64 prev_dsq)
+				       u64 prev_dsq, bool counted)
 {
 	u64 service, own;
 
 	own = service = DSQ_QUEUE(tenant->first_queue);
 	if (tenant->kind == ROTA_KIND_VM)
 		own += 1 + vcpu->index;
-	return prev_dsq == own || prev_dsq == service || nr_waiting(own) > 0 ||
-	       (own != service && nr_waiting(service) > 0);
+	return prev_dsq == own || prev_dsq == service || waits_in(own, counted) ||
+	       (own != service && waits_in(service, counted));
 }
 
 /* Whether a vCPU with slots on several CPUs does here what it does outside of them: on its trailing CPU. */
@@ -195,18 +201,6 @@ static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct ro
 		return false;
 	trailing = v->trailing;
 	return trailing >> 16 == c->slot_generation ? (u16)trailing == cpu : vcpu->home_cpu == cpu;
-}
-
-/* Whether one is counted there, be it that it is about to be queued; or the present one belongs there. */
-static __always_inline bool vcpu_may_wait(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant,
-					  u64 prev_dsq)
-{
-	u64 service, own;
-
-	own = service = DSQ_QUEUE(tenant->first_queue);
-	if (tenant->kind == ROTA_KIND_VM)
-		own += 1 + vcpu->index;
-	return prev_dsq == own || prev_dsq == service || may_wait(own) || may_wait(service);
 }
 
 /*
@@ -240,10 +234,10 @@ static __always_inline bool local_waits(struct cpu_ctx *c, u32 cpu, const struct
 	if (tenant->class != ROTA_CLASS_RESERVED)
 		return false;
 	if (!second_level)
-		return may_come(vcpu, tenant) || vcpu_may_wait(vcpu, tenant, c->prev_dsq);
+		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, c->prev_dsq, true);
 	if ((vcpu->flags & ROTA_VCPU_CAPPED) || (vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu)))
 		return false;
-	return vcpu_waits(vcpu, tenant, c->prev_dsq);
+	return vcpu_waits(vcpu, tenant, c->prev_dsq, false);
 }
 
 /* How many of this CPU's vCPUs take part in its second level. */

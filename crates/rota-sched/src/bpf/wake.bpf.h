@@ -257,8 +257,8 @@ __noinline int tell_level(u32 cpu, u32 level)
 		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (c->dozes || (!c->armed_ns && c->level == ROTA_LEVEL_IDLE)) {
-		scx_bpf_kick_cpu(cpu,
-				 SCX_KICK_IDLE); /* so that it sets its timer for the slot, if it is about to idle */
+		/* So that it sets its timer for the slot, be it that it is only about to idle. */
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return level;
 }

@@ -130,6 +130,17 @@ static int place_in(int dsq, int task)
 	return place;
 }
 
+/* Whether it was there. */
+static bool dsq_remove(int dsq, int task)
+{
+	int place = place_in(dsq, task);
+
+	if (place == dsqs[dsq].count)
+		return false;
+	memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1, sizeof(int) * (--dsqs[dsq].count - place));
+	return true;
+}
+
 static void local_push(int cpu, int task)
 {
 	cpus_now[cpu].local[cpus_now[cpu].nr_local++] = task;
@@ -313,15 +324,10 @@ void wake(int task)
 void change(int task, u64 dsq_id)
 {
 	struct cpu *c = &cpus_now[tasks_now[task].cpu];
-	int dsq = dsq_find(dsq_id), place;
 
 	take(&c->lock);
-	place = place_in(dsq, task);
-	if (place < dsqs[dsq].count) {
-		memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1,
-			sizeof(int) * (--dsqs[dsq].count - place));
+	if (dsq_remove(dsq_find(dsq_id), task))
 		enqueue(task, 0);
-	}
 	c->lock = false;
 	send_kicks(here());
 }
@@ -558,13 +564,11 @@ struct task_struct *bpf_iter_scx_dsq_next(struct bpf_iter_scx_dsq *it)
 /* From a line to this CPU's own queue, with the locks as above. */
 bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags)
 {
-	int task = number_of(p), dsq = dsq_find(((struct walk *)it)->dsq), place;
+	int task = number_of(p);
 
 	yield_to_others();
-	place = place_in(dsq, task);
-	if (dsq_id != SCX_DSQ_LOCAL || place == dsqs[dsq].count)
+	if (dsq_id != SCX_DSQ_LOCAL || !dsq_remove(dsq_find(((struct walk *)it)->dsq), task))
 		return false;
-	memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1, sizeof(int) * (--dsqs[dsq].count - place));
 	moved_here(task);
 	return true;
 }
@@ -572,19 +576,15 @@ bool scx_bpf_dsq_move(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 ds
 /* With the lock of the task's run queue, if it waits there still. */
 bool scx_bpf_dsq_move_vtime(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 flags)
 {
-	int task = number_of(p), dsq = dsq_find(((struct walk *)it)->dsq), place, cpu;
+	int task = number_of(p), cpu = tasks_now[task].cpu;
+	bool moves;
 
-	cpu = tasks_now[task].cpu;
 	take(&cpus_now[cpu].lock);
-	place = place_in(dsq, task);
-	if (place < dsqs[dsq].count) {
-		memmove(dsqs[dsq].tasks + place, dsqs[dsq].tasks + place + 1,
-			sizeof(int) * (--dsqs[dsq].count - place));
+	moves = dsq_remove(dsq_find(((struct walk *)it)->dsq), task);
+	if (moves)
 		dsq_push(dsq_find(dsq_id), task);
-		place = -1;
-	}
 	cpus_now[cpu].lock = false;
-	return place < 0;
+	return moves;
 }
 
 const struct cpumask *scx_bpf_get_online_cpumask(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Calls of the kernel's that do nothing in the explorer's scenes. */
+/* Calls of the kernel's that do nothing in the explorer's scenes, or must not be made there. */
 #include <stdlib.h>
 
 /* The kernel's header has these for itself. */
