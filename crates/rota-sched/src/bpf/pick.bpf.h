@@ -177,7 +177,10 @@ static __always_inline bool waits_in(u64 dsq, bool counted)
 	return counted ? may_wait(dsq) : nr_waiting(dsq) > 0;
 }
 
-/* Whether the tenant's vCPU has a thread for this CPU: one that waits, or is about to if `counted`, or the present one. */
+/*
+ * Whether the tenant's vCPU has a thread for this CPU: one that waits, or is
+ * about to if `counted`, or the present one.
+ */
 static __always_inline bool vcpu_waits(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant,
 				       u64 prev_dsq, bool counted)
 {
