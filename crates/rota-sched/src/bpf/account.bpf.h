@@ -230,6 +230,12 @@ static __always_inline void line_is_served(struct floor *floor, u64 now)
 	floor->starving_wait = 0;
 }
 
+static __always_inline void line_has_turn(struct floor *floor, u64 now)
+{
+	floor->turned = now;
+	line_is_served(floor, now);
+}
+
 /* A grant is taken in what is left between slots, in several pieces if need be. */
 static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
 {
@@ -239,9 +245,9 @@ static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
 		return;
 	floor->left_ns -= min_time(floor->left_ns, used);
 	if (c->starving)
-		floor->served = now;
+		floor->served = floor->turned = now;
 	else
-		line_is_served(floor, now);
+		line_has_turn(floor, now);
 }
 
 /* What the turn took from what it was given, by level. */
@@ -250,7 +256,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 	switch (c->level) {
 	case ROTA_LEVEL_BACKGROUND:
 		c->account.background_ns += used;
-		line_is_served(&c->background, now);
+		line_has_turn(&c->background, now);
 		break;
 	case ROTA_LEVEL_SECOND:
 		second_charge(c, used);
@@ -258,7 +264,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 		break;
 	case ROTA_LEVEL_SHARED:
 		if (c->served != ROTA_NONE || c->housekeeping) /* and not one that is bound to this CPU */
-			line_is_served(&c->shared, now);
+			line_has_turn(&c->shared, now);
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_FLOOR:

@@ -93,6 +93,8 @@ int rehome(struct rota_rehome *arg)
 			leave_queue(t, t->m.queue, now);
 		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))
 			front_is_gone(t);
+		if (t && t->queued_since)
+			brings_wait(target, t->queued_since);
 		if (!stays)
 			scx_bpf_dsq_move_set_vtime(&it, t && (t->in_line || t->overdue) ? t->tag : 0);
 		if (scx_bpf_dsq_move_vtime(&it, p, target, 0)) {

@@ -97,7 +97,8 @@ struct fair_place {
 /* One line of the floor. */
 struct floor {
 	u64 left_ns;	   /* of its grant; 0: it has none now */
-	u64 served;	   /* when it was last served, or had nobody */
+	u64 turned;	   /* when it had its last turn */
+	u64 served;	   /* when it had a turn, or nobody, or before, as who came next waited already */
 	u64 starving_wait; /* from one grant to the next for who has starved there; 0: nobody has */
 };
 

@@ -54,12 +54,39 @@ static __always_inline void waits_no_more(struct task_ctx *t)
 		no_longer_rehomed(t);
 }
 
+/*
+ * A task that has waited since then is about to be put into a CPU's line, perhaps from another CPU's. It has waited
+ * for this line as well, if that had no turn meanwhile: else who is sent from CPU to CPU would wait for ever.
+ */
+__noinline int brings_wait(u64 dsq, u64 since)
+{
+	struct cpu_ctx *c = cpu_ctx((u32)dsq);
+	struct floor *floor;
+
+	if (!c)
+		return 0;
+	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
+		floor = &c->pinned;
+	else if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
+		floor = &c->background;
+	else if ((dsq >> 32) == (DSQ_BOUND(0) >> 32))
+		floor = &c->shared;
+	else
+		return 0;
+	since = max_time(since, floor->turned);
+	if (since < floor->served)
+		floor->served = since;
+	return 0;
+}
+
 /* The task is about to be put into a dispatch queue; `dsq` of a shared tenant's: the line of a domain. */
 static __always_inline void begins_to_wait(struct task_ctx *t, u64 dsq)
 {
 	waits_no_more(t);
 	t->waits_in = dsq;
 	count_waiting(dsq, 1);
+	if (t->queued_since)
+		brings_wait(dsq, t->queued_since);
 }
 
 /* Whether a thread may wait in a line of shared tenants, or behind its tenant's front. */

@@ -1,5 +1,6 @@
 //! Nobody starves: loads under which a thread that would run was passed over for ever, each as small as can be.
 
+mod sent;
 mod whole;
 
 use rota_model::Topology;
