@@ -543,3 +543,34 @@ fn who_starts_by_itself_as_a_slot_begins_does_not_take_the_slot() {
         assert!(owner.blackout_max_ns < 10 * MS + 50 * US, "it waited for {} ns", owner.blackout_max_ns);
     });
 }
+
+/// A container of more vCPUs than an enquiry looks at, each with a thread bound to its CPU.
+#[test]
+fn a_thread_bound_to_any_of_many_cpus_has_its_slots_there() {
+    apart(|| {
+        let tenant = |name: &str, rest: &str| {
+            format!(
+                "[[tenant]]\nname = \"{name}\"\nclass = \"reserved\"\nvcpus = 65\nlatency = \"20ms\"\n{rest}\n\
+                 match = {{ cgroup = \"{name}\" }}\n"
+            )
+        };
+        let text = "[host]\ncpus = \"0-65\"\nhousekeeping = \"0\"\n".to_owned()
+            + &tenant("big", "share = 0.8\ncapped = true")
+            + &tenant("other", "share = 0.1");
+        let (mut run, mut tenants) = start(&text);
+        let mut threads = Vec::new();
+        for cpu in 1..66 {
+            let hog = tenants.thread("big", Hog);
+            let hog = bound(&run, hog, [cpu]);
+            threads.push(run.spawn(hog));
+            run.spawn(tenants.thread("other", Hog));
+        }
+        settle(&mut run, &tenants);
+        let used = |run: &Run| threads.iter().map(|id| run.machine.task(*id).used_ns).collect::<Vec<_>>();
+        let before = used(&run);
+        run.run_until(run.machine.now_ns() + 1_000 * MS);
+        for (cpu, (before, after)) in (1..).zip(before.into_iter().zip(used(&run))) {
+            assert!(after - before > 750 * MS, "CPU {cpu}: {} ns", after - before);
+        }
+    });
+}

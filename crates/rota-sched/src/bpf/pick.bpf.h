@@ -163,14 +163,6 @@ __noinline bool serve_owner(u32 cpu)
 	return false;
 }
 
-/* The record of the vCPU that is number `local` of those with slots on this CPU. */
-static __always_inline struct rota_table_vcpu *local_vcpu(u32 buffer, struct rota_cpu_view *view, u32 local)
-{
-	u32 *number = table_at(buffer, view->locals + (u64)local * sizeof(u32), sizeof(u32));
-
-	return number ? table_vcpu(buffer, view, *number) : NULL;
-}
-
 /* Whether a thread waits in a dispatch queue; `counted`: or is about to. */
 static __always_inline bool waits_in(u64 dsq, bool counted)
 {

@@ -18,6 +18,7 @@
 #define MARK_WORDS  (ROTA_TABLE_CPUS_MAX / 64) /* with marks of vCPUs that are looked at: see marks_of */
 #define HOMES_TRIED 8 /* of a tenant with many vCPUs, when one is looked for; the next waker goes on from there */
 #define HOMES_MAX   ROTA_VCPU_CPUS_MAX /* looked at for a task that may not run everywhere */
+#define LOCALS_MAX  256		       /* vCPUs of a CPU that are looked at for one of the tenant's */
 
 /* Whether the task has to stay on its CPU for a moment. While a BPF program runs, this holds its own task once more. */
 static __always_inline bool is_held(struct task_struct *p)
@@ -130,6 +131,24 @@ __noinline u32 some_home(struct task_struct *p __arg_trusted, u32 tenant_id, u32
 	return ROTA_NONE;
 }
 
+/* Whether one of the tenant's vCPUs, or its vCPU `sole` if that is not ROTA_NONE, has slots on the CPU. */
+__noinline bool is_home(u32 tenant_id, u32 sole, u32 cpu, u32 buffer)
+{
+	struct rota_cpu_view *view = cpu_view(buffer, cpu);
+	u32 i;
+
+	bpf_for (i, 0, LOCALS_MAX) {
+		struct rota_table_vcpu *vcpu;
+
+		if (!view || i >= view->nr_locals)
+			break;
+		vcpu = local_vcpu(buffer, view, i);
+		if (vcpu && vcpu->tenant == tenant_id && (sole == ROTA_NONE || vcpu->index == sole))
+			return true;
+	}
+	return false;
+}
+
 static __always_inline bool may_be_housekept(struct task_struct *p)
 {
 	struct bpf_cpumask *mask;
@@ -199,6 +218,7 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct membership m = {.tenant = tenant_id, .vcpu = vcpu, .queue = queue};
+	u32 sole;
 
 	if (!tenant)
 		return DSQ_QUEUE(SYSTEM_QUEUE);
@@ -217,7 +237,9 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 		return background_dsq(p, buffer);
 	if (!is_restricted(p))
 		return DSQ_QUEUE(queue);
-	if (some_home(p, tenant_id, sole_vcpu(tenant, m.vcpu), 0, buffer) != ROTA_NONE)
+	sole = sole_vcpu(tenant, m.vcpu);
+	if (is_home(tenant_id, sole, scx_bpf_task_cpu(p), buffer) || /* which finds a home among hundreds, too */
+	    some_home(p, tenant_id, sole, 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
 	return pinned_dsq(p, buffer);
 }

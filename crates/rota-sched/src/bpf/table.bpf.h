@@ -124,4 +124,12 @@ static __noinline int table_look_up(u32 cpu, u64 now, struct owner *owner)
 	return 0;
 }
 
+/* The record of the vCPU that is number `local` of those with slots on this CPU. */
+static __always_inline struct rota_table_vcpu *local_vcpu(u32 buffer, struct rota_cpu_view *view, u32 local)
+{
+	u32 *number = table_at(buffer, view->locals + (u64)local * sizeof(u32), sizeof(u32));
+
+	return number ? table_vcpu(buffer, view, *number) : NULL;
+}
+
 #endif /* ROTA_TABLE_BPF_H */
