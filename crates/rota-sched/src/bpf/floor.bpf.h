@@ -60,15 +60,24 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 	return true;
 }
 
-/* The floor, in unreserved time, which ends with the next slot. */
+/*
+ * The floor, in unreserved time, which ends with the next slot. Who is bound here comes first, but not twice: where there
+ * is a ms every now and then, that line could use it alone.
+ */
 __noinline bool serve_floor(u32 cpu)
 {
 	u64 wait = ROTA_FLOOR_WAIT_NS, grant = ROTA_FLOOR_GRANT_NS;
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	bool first;
 
-	return c && (serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end) ||
-		     serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot_end) ||
-		     serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end));
+	if (!c)
+		return false;
+	first = c->floor_line != FLOOR_PINNED;
+	if (first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end))
+		return true;
+	return serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot_end) ||
+	       serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end) ||
+	       (!first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end));
 }
 
 /* Since when anybody waits in a dispatch queue, or the first that has starved there; `now`: nobody does. */

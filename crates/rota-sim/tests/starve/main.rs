@@ -1,5 +1,7 @@
 //! Nobody starves: loads under which a thread that would run was passed over for ever, each as small as can be.
 
+mod bound;
+mod changed;
 mod sent;
 mod whole;
 
