@@ -248,8 +248,10 @@ __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 	if (c->lasting != tenant_id)
 		fair_shows(c, fair_place(c->domain, c->lasting), false);
 	if (is_shared) {
+		/* Who is changed as it runs goes on with its turn: its siblings would wait for ever else. */
+		if (!c->resumes || c->lasting != tenant_id)
+			c->served_since = now;
 		c->served = c->lasting = tenant_id;
-		c->served_since = now;
 	}
 	fair_turn(c, is_shared ? tenant : NULL, now);
 	return 0;

@@ -39,6 +39,41 @@ int publish_table(struct rota_publish *arg)
 	return 0;
 }
 
+/* Whether a CPU serves shared tenants by the table in force. */
+static __always_inline bool serves_shared(u32 cpu)
+{
+	return !is_housekeeping(cpu) && !is_exclusive(table_in_force(bpf_ktime_get_ns()), cpu);
+}
+
+/* Whether the task stands where it should as its tenant's front: the line's cores may be somebody's own now. */
+static __always_inline bool stands_in_line(const struct task_ctx *t, u32 tenant_id, u64 dsq)
+{
+	struct fair_domain *d = fair_domain((u32)dsq);
+
+	return (dsq >> 32) == (DSQ_SHARED(0) >> 32) && t->in_line >> 32 == tenant_id && d && !d->closed;
+}
+
+/* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */
+__noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u64 dsq)
+{
+	struct task_ctx *t = task_ctx(p);
+	u32 open = is_held(p) ? (u32)scx_bpf_task_cpu(p) : open_cpu(p);
+	bool is_called;
+	u64 target;
+
+	if (!t || stands_in_line(t, tenant_id, dsq))
+		return dsq;
+	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == tenant_id && is_restricted(p) &&
+	    may_run_on(p, (u32)dsq) && serves_shared((u32)dsq) && open != ROTA_NONE)
+		return dsq;
+	is_called = t->overdue;
+	front_is_gone(t);
+	target = fair_stand(p, t, tenant_id, open != ROTA_NONE ? open : scx_bpf_task_cpu(p));
+	if (target == dsq) /* it stays in its place there, where it is called once it is overdue */
+		t->overdue = is_called;
+	return target;
+}
+
 /*
  * Where a task belongs that waits in a dispatch queue. One that waits with others on a CPU that somebody serves stays
  * there: another one would be drawn each time, where it would come before all who wait.
@@ -101,6 +136,8 @@ int rehome(struct rota_rehome *arg)
 			moved++;
 			continue;
 		}
+		if (t && (target >> 32) == (DSQ_SHARED(0) >> 32))
+			front_is_gone(t);
 		if (t)
 			stay_in_queue(t, now);
 		if (t && counts)

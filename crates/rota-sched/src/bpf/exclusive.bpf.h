@@ -54,6 +54,30 @@ static __always_inline bool is_housekeeping(u32 cpu)
 	return cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
 }
 
+/* A line none of whose CPUs is open takes nobody; once one is, each tenant that waits gets a front there. */
+static __always_inline void close_lines(struct bpf_cpumask *open)
+{
+	u32 domain, i;
+
+	bpf_for (domain, 0, settings.nr_domains) {
+		struct fair_domain *d = fair_domain(domain);
+		bool was_closed, closed;
+
+		if (!d || !d->nr_cpus)
+			continue;
+		closed = true;
+		bpf_for (i, 0, ROTA_FAIR_BITS) {
+			if (i < d->nr_cpus &&
+			    bpf_cpumask_test_cpu(d->cpus[i % ROTA_FAIR_BITS], (const struct cpumask *)open))
+				closed = false;
+		}
+		was_closed = d->closed;
+		d->closed = closed;
+		if (was_closed && !closed)
+			d->lacks_front = ROTA_NONE;
+	}
+}
+
 /*
  * Makes the masks anew, for the table of a buffer; ROTA_NONE: for none. A CPU that is offline is in neither: nobody
  * serves who would wait for it. When CPUs come or go the scheduler ends, and begins anew.
@@ -84,6 +108,7 @@ static __always_inline s32 make_masks(u32 buffer)
 	}
 	scx_bpf_put_cpumask(online);
 	nr_open = count;
+	close_lines(open);
 	kept = bpf_kptr_xchg(&housekeeping_mask, kept);
 	if (kept)
 		bpf_cpumask_release(kept);

@@ -71,11 +71,13 @@ static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct 
 /*
  * The tenant whose task, among the first of a line, or of those bound here, may run here and comes before all that this
  * pick has seen; the pick is bound by it from now on. ROTA_NONE: there is none. A line is ordered by clocks, and the
- * tags are known only now, with what is booked. Who has a clock in the line that has gone on is sent to its place.
+ * tags are known only now, with what is booked. Who has a clock in the line that has gone on is sent to its place; of
+ * those bound here each once, else the first of many siblings would go behind the others at each look.
  */
 __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	bool is_bound = (dsq >> 32) == (DSQ_BOUND(0) >> 32);
 	u32 i, found = ROTA_NONE;
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -102,12 +104,13 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 		f = fair_ctx(number);
 		if (!t || !f || !tenant || !may_run_here(p, cpu))
 			continue;
-		if (!t->overdue && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
+		if (!t->overdue && !t->raised && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
+			t->raised = is_bound;
 			t->tag = f->clock;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
-		tag = t->overdue ? t->tag : fair_next(c, number, f) + t->tag - f->clock;
+		tag = t->overdue ? t->tag : fair_next(c, number, f) + max_vtime(t->tag, f->clock) - f->clock;
 		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
 		if (number == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag + margin, c->bound))
 			continue;
@@ -508,6 +511,7 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 		notes_wait(d, tenant_id, now);
 	t->queued_since = t->queued_since ?: now;
 	t->stands_for = tenant_id;
+	t->raised = false;
 	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f->clock), now);
 	if (is_restricted(p))
 		return DSQ_BOUND(cpu);
@@ -518,15 +522,24 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	return DSQ_SHARED(c->domain);
 }
 
+/* One that waits already, bound to a CPU, and is changed as it waits keeps its place: see place_in_line. */
+static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
+{
+	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && vtime_before(tag, t->tag)) {
+		t->tag = tag;
+		t->raised = true;
+	}
+}
+
 /* A thread of a tenant without a reservation is to wait. */
 __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
 	struct queue_ctx *q = t ? queue_ctx(t->m.queue) : NULL;
 	struct fair_ctx *f = t ? fair_ctx(t->m.tenant) : NULL;
-	bool is_told = true;
+	bool is_told = true, waits;
 	struct cpu_ctx *c;
-	u64 dsq;
+	u64 dsq, tag;
 	u32 cpu;
 
 	if (!q || !f) {
@@ -538,10 +551,14 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | scx_enq_immediately());
 		return 0;
 	}
+	waits = (t->waits_in >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == t->m.tenant;
+	tag = t->tag;
 	t->tag = f->clock;
 	cpu = fair_cpu(p, t, enq_flags, &is_told);
 	place_among_siblings(p, t, q); /* before it is noted that it waits: only who has not waited yet is new */
 	dsq = fair_stand(p, t, t->m.tenant, cpu);
+	if (waits)
+		keep_place(t, dsq, tag);
 	c = cpu_ctx(cpu);
 	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
 	if (!is_told)
@@ -550,27 +567,6 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS,
 			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
 	return 0;
-}
-
-/* Whether a CPU serves shared tenants by the table in force. */
-static __always_inline bool serves_shared(u32 cpu)
-{
-	return !is_housekeeping(cpu) && !is_exclusive(table_in_force(bpf_ktime_get_ns()), cpu);
-}
-
-/* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */
-__noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u64 dsq)
-{
-	struct task_ctx *t = task_ctx(p);
-	u32 open = is_held(p) ? (u32)scx_bpf_task_cpu(p) : open_cpu(p);
-
-	if (!t || ((dsq >> 32) == (DSQ_SHARED(0) >> 32) && t->in_line >> 32 == tenant_id))
-		return dsq;
-	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == tenant_id && is_restricted(p) &&
-	    may_run_on(p, (u32)dsq) && serves_shared((u32)dsq) && open != ROTA_NONE)
-		return dsq;
-	front_is_gone(t);
-	return fair_stand(p, t, tenant_id, open != ROTA_NONE ? open : scx_bpf_task_cpu(p));
 }
 
 #endif /* ROTA_FAIR_BPF_H */

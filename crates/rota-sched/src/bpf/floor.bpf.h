@@ -61,8 +61,8 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 }
 
 /*
- * The floor, in unreserved time, which ends with the next slot. Who is bound here comes first, but not twice: where there
- * is a ms every now and then, that line could use it alone.
+ * The floor, in unreserved time, which ends with the next slot. Who is bound here comes first, but not twice: where
+ * there is a ms every now and then, that line could use it alone.
  */
 __noinline bool serve_floor(u32 cpu)
 {

@@ -139,12 +139,13 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct fair_place *place = fair_place(domain, tenant_id);
+	struct fair_domain *d = fair_domain(domain);
 	struct fair_ctx *f = fair_ctx(tenant_id);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	u64 dsq, now;
 
-	if (!is_shared_tenant(tenant) || !place || !f)
+	if (!is_shared_tenant(tenant) || !place || !f || !d || d->closed)
 		return 0;
 	dsq = DSQ_QUEUE(tenant->first_queue);
 	if (scx_bpf_dsq_nr_queued(dsq) <= 0 || __sync_val_compare_and_swap(&place->front, 0, 1))

@@ -362,17 +362,6 @@ void STRUCT_OPS(rota_disable, struct task_struct *p)
 		queue_loses_thread(t->m.queue, false, now);
 }
 
-/*
- * How long it took to decide for the thread that starts, and to change to it: the kernel counts that for it as well. A
- * program that changes tasks every 25 us would have 4 % more than its share.
- */
-static __always_inline u64 took_to_start(const struct cpu_ctx *c, const struct task_ctx *t, u64 now)
-{
-	u64 since = c->decided || t->straight ? c->other_since : 0; /* else another class may have had the CPU */
-
-	return since ? min_time(now - since, ROTA_LATE_MIN_NS) : 0;
-}
-
 void STRUCT_OPS(rota_running, struct task_struct *p)
 {
 	struct task_ctx *t = task_ctx(p);
@@ -386,7 +375,8 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (!c || !t)
 		return;
 	took = took_to_start(c, t, now);
-	if (!t->straight) { /* which has been looked at a moment ago */
+	c->resumes = !t->counted; /* by no enqueue: its affinity, or what not, was changed as it ran */
+	if (!t->straight) {	  /* which has been looked at a moment ago */
 		u32 queue = t->m.queue;
 
 		settle_membership(p, t, now);

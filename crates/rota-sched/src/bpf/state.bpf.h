@@ -86,6 +86,7 @@ struct fair_domain {
 	/* Which CPU each bit of fair_place's stands for. */
 	u32 cpus[ROTA_FAIR_BITS] __attribute__((aligned(ROTA_CACHE_LINE)));
 	u32 nr_cpus;
+	u32 closed; /* none of them serves shared tenants: nobody is to wait in this line */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Of one tenant in one line. */
@@ -177,6 +178,7 @@ struct cpu_ctx {
 	u32 lasting; /* the one served last: the following two are its virtual time */
 	u64 booked;
 	u64 unsettled; /* used, and not yet in its clock */
+	bool resumes;  /* what starts to run was changed as it ran, and has stopped for that only */
 	u64 served_since;
 	u32 sampled;
 	u32 visits; /* the domain looked at last */
@@ -226,6 +228,7 @@ struct task_ctx {
 	u64 tag;	  /* of a shared tenant's request; or its place in a background line */
 	u64 finish;	  /* of the last one */
 	u32 stands_for;	  /* for whom it waits in a line: `m` may be of before it became that tenant's */
+	bool raised;	  /* its tag has followed its tenant's clock as it waits, bound to a CPU */
 	u64 in_line;	  /* the line in which it is the front: see IN_LINE; 0: none */
 	u64 waits_since;  /* as the front */
 	u64 queued_since; /* for its turn; 0: it runs, or has not waited since */

@@ -143,3 +143,57 @@ fn who_is_bound_leaves_a_core_that_becomes_somebodys_own() {
         assert!(longest_ns < S, "{longest_ns} ns");
     });
 }
+
+/// Shared threads wait in the line of a core that becomes somebody's own, and those of another line starve as well.
+#[test]
+fn who_is_in_the_line_of_cores_that_become_somebodys_own_is_not_forgotten() {
+    apart(|| {
+        let (mut run, mut tenants) = start(
+            r#"
+            [host]
+            cpus = "0-5"
+            housekeeping = "0-1"
+            siblings = ["0-1", "2-3", "4-5"]
+            caches = ["0-1", "2-3", "4-5"]
+            [[tenant]]
+            name = "web"
+            class = "reserved"
+            vcpus = 2
+            share = 0.94
+            latency = "20ms"
+            capped = true
+            affinity = "4-5"
+            match = { cgroup = "web" }
+            [[tenant]]
+            name = "bank"
+            class = "reserved"
+            vcpus = 2
+            share = 0.5
+            latency = "20ms"
+            exclusive_cores = true
+            match = { cgroup = "bank" }
+            [[tenant]]
+            name = "heavy"
+            class = "shared"
+            weight = 1000
+            match = { cgroup = "heavy" }
+            [[tenant]]
+            name = "light"
+            class = "shared"
+            weight = 1
+            match = { cgroup = "light" }
+            "#,
+        );
+        for (name, threads) in [("web", 2), ("heavy", 8), ("light", 20)] {
+            appears(&mut run, &tenants, name);
+            for _ in 0..threads {
+                run.spawn(tenants.thread(name, Hog));
+            }
+        }
+        run.run_until(run.machine.now_ns() + 2 * S);
+        appears(&mut run, &tenants, "bank");
+        let unit = tenants.home("light").first_unit;
+        let longest_ns = longest_ns(&mut run, unit, 60 * S);
+        assert!(longest_ns < 15 * S, "{longest_ns} ns");
+    });
+}
