@@ -218,7 +218,7 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct membership m = {.tenant = tenant_id, .vcpu = vcpu, .queue = queue};
-	u32 sole;
+	u32 cpu, sole;
 
 	if (!tenant)
 		return DSQ_QUEUE(SYSTEM_QUEUE);
@@ -238,7 +238,8 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	if (!is_restricted(p))
 		return DSQ_QUEUE(queue);
 	sole = sole_vcpu(tenant, m.vcpu);
-	if (is_home(tenant_id, sole, scx_bpf_task_cpu(p), buffer) || /* which finds a home among hundreds, too */
+	cpu = scx_bpf_task_cpu(p);
+	if ((may_run_on(p, cpu) && is_home(tenant_id, sole, cpu, buffer)) || /* which finds one among hundreds, too */
 	    some_home(p, tenant_id, sole, 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
 	return pinned_dsq(p, buffer);
