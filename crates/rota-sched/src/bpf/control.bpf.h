@@ -136,6 +136,7 @@ int rehome(struct rota_rehome *arg)
 			moved++;
 			continue;
 		}
+		/* It runs by now, and is no front, whatever it was made. */
 		if (t && (target >> 32) == (DSQ_SHARED(0) >> 32))
 			front_is_gone(t);
 		if (t)

@@ -4,10 +4,9 @@ use rota_sched::Cause;
 use rota_sim::programs::Hog;
 use rota_sim::{TaskSpec, UnitId, apart};
 
-use super::{MS, S, WEB, appears, bound, start};
+use super::{FAIR, MS, S, WEB, appears, bound, start};
 
 const BATCH: &str = "[[tenant]]\nname = \"batch\"\nclass = \"background\"\nmatch = { cgroup = \"batch\" }\n";
-const FAIR: &str = "[[tenant]]\nname = \"fair\"\nclass = \"shared\"\nmatch = { cgroup = \"fair\" }\n";
 
 /// A CPU that is reserved but for the floor's half percent, and a thread that could use that alone.
 #[test]

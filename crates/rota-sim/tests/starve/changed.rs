@@ -3,9 +3,7 @@
 use rota_sim::programs::Hog;
 use rota_sim::{CpuId, State, TaskSpec, UnitId, apart};
 
-use super::{MS, S, WEB, appears, longest_ns, start};
-
-const FAIR: &str = "[[tenant]]\nname = \"fair\"\nclass = \"shared\"\nmatch = { cgroup = \"fair\" }\n";
+use super::{FAIR, MS, S, WEB, appears, longest_ns, start};
 
 /// A program sets the affinity of one of two siblings again and again as it runs.
 #[test]

@@ -31,6 +31,9 @@ latency = "20ms"
 match = { cgroup = "web" }
 "#;
 
+/// A tenant without a reservation.
+const FAIR: &str = "[[tenant]]\nname = \"fair\"\nclass = \"shared\"\nmatch = { cgroup = \"fair\" }\n";
+
 type Run = Simulation<Rota, Waits>;
 
 fn start(text: &str) -> (Run, Tenants) {
@@ -451,10 +454,9 @@ fn changed_as_it_waits(run: &mut Run, task: TaskId, cpu: u32) -> u64 {
 #[test]
 fn who_waits_in_a_line_keeps_its_place_when_its_affinity_changes() {
     let batch = "[[tenant]]\nname = \"batch\"\nclass = \"background\"\nmatch = { cgroup = \"batch\" }\n";
-    let fair = "[[tenant]]\nname = \"fair\"\nclass = \"shared\"\nmatch = { cgroup = \"fair\" }\n";
     let text = WEB.replace("cpus = \"0\"", "cpus = \"0-1\"").replace("class", "affinity = \"0\"\nclass")
         + batch
-        + fair;
+        + FAIR;
     for name in ["fair", "web", "batch"] {
         apart(|| {
             let (mut run, mut tenants) = start(&text);
