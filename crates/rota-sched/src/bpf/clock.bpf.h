@@ -34,6 +34,14 @@ static __always_inline bool vtime_before(u64 a, u64 b)
 	return (s64)(a - b) < 0;
 }
 
+/* How many threads of a shared tenant would run, be it one too many: each vCPU of a VM has a queue of its own. */
+static __always_inline u32 fair_threads(const struct rota_tenant *tenant, const struct fair_ctx *f)
+{
+	const struct queue_ctx *q = queue_ctx(tenant->first_queue);
+
+	return (q ? q->nr_runnable : 0) + (tenant->kind == ROTA_KIND_VM ? f->backlog : 0);
+}
+
 /* So much service, in the tenant's virtual time. */
 static __always_inline u64 weighted(const struct rota_tenant *tenant, u64 ns)
 {
@@ -43,6 +51,17 @@ static __always_inline u64 weighted(const struct rota_tenant *tenant, u64 ns)
 static __always_inline bool is_shared_tenant(const struct rota_tenant *tenant)
 {
 	return tenant && tenant->class == ROTA_CLASS_SHARED;
+}
+
+/*
+ * The queue by whose clocks a task takes turns with its siblings. A reserved VM's vCPUs have a queue each; without a
+ * reservation they share what the VM has, though each has an account of its own.
+ */
+static __always_inline struct queue_ctx *siblings_of(const struct membership *m)
+{
+	const struct rota_tenant *tenant = tenant_of(m->tenant);
+
+	return queue_ctx(tenant && tenant->class != ROTA_CLASS_RESERVED ? tenant->first_queue : m->queue);
 }
 
 /* Puts a clock forward to `at`, if it is behind. */

@@ -192,11 +192,10 @@ int reweigh(struct rota_reweigh *arg)
 {
 	u32 number = arg->tenant, before = arg->weight_before, i;
 	struct rota_tenant *tenant = tenant_of(number);
-	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
 	struct fair_ctx *f = fair_ctx(number);
 	u64 v = fair_v(0), clock = v;
 
-	if (!f || !q || !is_shared_tenant(tenant) || before >= tenant->weight)
+	if (!f || !is_shared_tenant(tenant) || before >= tenant->weight)
 		return 0;
 	bpf_for (i, 0, 4) {
 		u64 seen = f->clock;
@@ -210,7 +209,8 @@ int reweigh(struct rota_reweigh *arg)
 	bpf_for (i, 0, settings.nr_domains)
 		tag_at_most(DSQ_SHARED(i), number, clock);
 	bpf_for (i, 0, nr_host_cpus)
-		tag_at_most(DSQ_BOUND(i), number, clock + q->nr_runnable * weighted(tenant, ROTA_FAIR_SLICE_NS));
+		tag_at_most(DSQ_BOUND(i), number,
+			    clock + fair_threads(tenant, f) * weighted(tenant, ROTA_FAIR_SLICE_NS));
 	return 0;
 }
 

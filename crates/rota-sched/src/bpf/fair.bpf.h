@@ -44,17 +44,16 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
 {
 	struct rota_tenant *tenant = tenant_of(c->served);
 	struct fair_ctx *f = fair_ctx(c->served);
-	struct queue_ctx *q = tenant ? queue_ctx(tenant->first_queue) : NULL;
 	u64 ran = c->now - c->served_since;
 
 	c->prev_tenant = ROTA_NONE;
 	c->has_bound = false;
-	if (c->prev_dsq != DSQ_SHARED(c->domain) || !is_shared_tenant(tenant) || !f || !q)
+	if (c->prev_dsq != DSQ_SHARED(c->domain) || !is_shared_tenant(tenant) || !f)
 		return;
 	c->prev_tenant = c->served;
 	c->has_bound = true;
 	c->bound = fair_next(c, c->served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
-	c->prev_spent = ran >= fair_quantum(c->level, q->nr_runnable);
+	c->prev_spent = ran >= fair_quantum(c->level, fair_threads(tenant, f));
 }
 
 /*
@@ -373,14 +372,14 @@ __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 ten
  * the other. Each of the others has a line of its own tags, on which it moves as fast as its tenant's clock if all of
  * the tenant's threads get the same; but it waits no longer than for one slice of each.
  */
-static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant, u64 clock)
+static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant,
+				    const struct fair_ctx *f)
 {
-	struct queue_ctx *q = queue_ctx(tenant->first_queue);
-	u64 latest;
+	u64 clock = f->clock, latest;
 
-	if (!q || !is_restricted(p) || vtime_before(t->finish, clock))
+	if (!is_restricted(p) || vtime_before(t->finish, clock))
 		return clock;
-	latest = clock + q->nr_runnable * weighted(tenant, ROTA_FAIR_SLICE_NS);
+	latest = clock + fair_threads(tenant, f) * weighted(tenant, ROTA_FAIR_SLICE_NS);
 	return vtime_before(latest, t->finish) ? latest : t->finish;
 }
 
@@ -398,7 +397,7 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 	if (!f || !c || c->housekeeping || !is_shared_tenant(tenant))
 		return false;
 	c->gives_way = 0;
-	t->tag = fair_tag(p, t, tenant, f->clock);
+	t->tag = fair_tag(p, t, tenant, f);
 	return true;
 }
 
@@ -489,9 +488,12 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u
 }
 
 /* The service of one that may not run everywhere ends. */
-static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, struct queue_ctx *q, u64 used)
+static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, u64 used)
 {
-	t->finish = t->tag + weighted(tenant, used) * q->nr_runnable;
+	const struct fair_ctx *f = fair_ctx(t->m.tenant);
+
+	if (f)
+		t->finish = t->tag + weighted(tenant, used) * fair_threads(tenant, f);
 }
 
 /* The dispatch queue for a thread that is to wait at a CPU. */
@@ -512,7 +514,7 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	t->queued_since = t->queued_since ?: now;
 	t->stands_for = tenant_id;
 	t->raised = false;
-	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f->clock), now);
+	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f), now);
 	if (is_restricted(p))
 		return DSQ_BOUND(cpu);
 	if (__sync_val_compare_and_swap(&place->front, 0, 1))
@@ -535,7 +537,7 @@ static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
 __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
-	struct queue_ctx *q = t ? queue_ctx(t->m.queue) : NULL;
+	struct queue_ctx *q = t ? siblings_of(&t->m) : NULL;
 	struct fair_ctx *f = t ? fair_ctx(t->m.tenant) : NULL;
 	bool is_told = true, waits;
 	struct cpu_ctx *c;

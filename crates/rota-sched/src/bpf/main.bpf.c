@@ -72,7 +72,7 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 
 /*
  * The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
- * tenant's time, no further ahead or behind than a quantum. Those bound to a CPU without slots for them come from
+ * tenant's time, no further ahead or behind than a quantum. Those bound to a CPU that is not for them come from
  * several tenants, whose times have nothing to do with each other: they take turns. One that waits in such a line, and
  * whose affinity or cgroup is changed, keeps its place: a program that changes them again and again would keep it
  * waiting for ever.
@@ -113,7 +113,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	sent = t->sent || (enq_flags & SCX_ENQ_WAKEUP);
 	t->sent = t->straight = false;
-	q = queue_ctx(t->m.queue);
+	q = siblings_of(&t->m);
 	if (!q) {
 		scx_fail("a task in a queue that is not there", t->m.queue);
 		return;
@@ -135,17 +135,16 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	cpu = scx_bpf_task_cpu(p);
 	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE) && sent && !idles_housekept(cpu))
 		tell_new_idle_cpu(p, dsq);
-	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32)) {
-		tell_level((u32)dsq, ROTA_LEVEL_SHARED); /* whatever its tenant has elsewhere */
+	if ((dsq >> 32) != (DSQ_QUEUE(0) >> 32)) { /* whatever its tenant has elsewhere */
+		bool is_background = (dsq >> 32) == (DSQ_BACKGROUND(0) >> 32);
+
+		tell_level((u32)dsq, is_background ? ROTA_LEVEL_BACKGROUND : ROTA_LEVEL_SHARED);
 		return;
 	}
-	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
-		cpu = (u32)dsq;
-	else if (!sent) /* the CPU that it was on until now goes on with something else */
+	if (!sent) /* the CPU that it was on until now goes on with something else */
 		cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu, now);
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
-	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32))
-		tell_others(p, t, level, now);
+	tell_others(p, t, level, now);
 }
 
 /* Where what ran until now would wait, if it would go on; 0 if not. Background work goes on where it is. */
@@ -231,7 +230,7 @@ static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx
 
 	if (!t || !t->running)
 		return;
-	charge_place(prev, t, queue_ctx(t->m.queue), c, now);
+	charge_place(prev, t, siblings_of(&t->m), c, now);
 	turn_ends(cpu, t->m.queue, TURN_GOES_ON, now);
 }
 
@@ -258,7 +257,7 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 	fair_turn(c, tenant_of(c->served), c->now);
 	if (t) {
 		stands_in(c, t, c->now);
-		move_clocks(c, t, queue_ctx(t->m.queue));
+		move_clocks(c, t, siblings_of(&t->m));
 	}
 	if (prev)
 		scx_set_slice(prev, ROTA_QUANTUM_NS);
@@ -413,7 +412,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (q && t->last_cpu != cpu)
 		__sync_fetch_and_add(&q->account.migrations, 1);
 	t->last_cpu = cpu;
-	move_clocks(c, t, q);
+	move_clocks(c, t, siblings_of(&t->m));
 }
 
 /* What a task used is counted for it and for its queue. */
@@ -428,9 +427,9 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 		return;
 	t->running = false;
 	stands_in_no_more(t, now);
-	charge_place(p, t, q, c, now);
+	charge_place(p, t, siblings_of(&t->m), c, now);
 	if (is_shared_tenant(tenant) && is_restricted(p))
-		fair_finish(t, tenant, q, now - t->run_since);
+		fair_finish(t, tenant, now - t->run_since);
 	blocks = !runnable && t->counted && !has_left(t, now);
 	if (!runnable)
 		t->counted = false;

@@ -242,7 +242,8 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	if ((may_run_on(p, cpu) && is_home(tenant_id, sole, cpu, buffer)) || /* which finds one among hundreds, too */
 	    some_home(p, tenant_id, sole, 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
-	return pinned_dsq(p, buffer);
+	/* Its tenant has nothing here: what others leave. Who is held for a moment may hold up others by that. */
+	return is_held(p) ? pinned_dsq(p, buffer) : background_dsq(p, buffer);
 }
 
 /* The end of the slot of the tenant's vCPU `index` that is in force on the CPU; 0: there is none. */

@@ -41,7 +41,7 @@
  * where time is short: before the kernel's watchdog thinks them forgotten.
  */
 #define ROTA_FLOOR_ROUND_NS 10000000000ULL
-/* Threads that may run on this one CPU only and have no slot here: the same with shorter turns. */
+/* The system's threads that may run on this CPU only, which is not its own: the same with shorter turns. */
 #define ROTA_PINNED_GRANT_NS 1000000ULL
 #define ROTA_PINNED_WAIT_NS  20000000ULL
 /*

@@ -127,7 +127,7 @@ __noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 			queue_gains_service(m.queue, m.tenant, now);
 	}
 	/* What it used among others says nothing of its place here. */
-	q = m.queue != t->m.queue ? queue_ctx(m.queue) : NULL;
+	q = m.queue != t->m.queue ? siblings_of(&m) : NULL;
 	if (q)
 		t->vtime = q->vtime;
 	t->m = m;

@@ -171,7 +171,7 @@ static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
  * Where a shared tenant's task waits that only housekeeping CPUs serve: at one that idles, if there is one. One that
  * wakes has been sent there.
  */
-static __always_inline u64 idle_pinned_dsq(struct task_struct *p, u32 tenant_id, bool sent, u64 dsq)
+__noinline u64 idle_pinned_dsq(struct task_struct *p __arg_trusted, u32 tenant_id, bool sent, u64 dsq)
 {
 	u32 cpu = !sent && is_shared_tenant(tenant_of(tenant_id)) ? idle_housekeeping_cpu(p) : ROTA_NONE;
 

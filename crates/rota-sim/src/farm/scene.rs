@@ -132,7 +132,7 @@ impl Scene {
         let journal = policy.journal();
         let (topology, costs) = (scenario.model.host.topology.clone(), scenario.costs.clone());
         let late_ns = Faults::late_ns(&swarm, &costs);
-        let service = Service::new(swarm.cpus, START_NS, journal, late_ns);
+        let service = Service::new(&scenario.model, START_NS, journal, late_ns);
         let observers = (
             (service, Promises::new(SLACK_NS)),
             Sanity::new(WATCHDOG_NS),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use rota_model::TenantId;
+use rota_model::{Model, TenantId};
 
 use super::finding::{Fault, Finding};
 use super::spare::Spare;
@@ -72,6 +72,8 @@ pub struct Service {
     threads: Threads,
     spare: Spare,
     cpus: Vec<Watch>,
+    /// Each CPU: whether it is kept for the system.
+    housekeeping: Vec<bool>,
     /// More threads of a tenant run than it has vCPUs, since when, and where that began.
     crowded_since_ns: BTreeMap<TenantId, (u64, CpuId)>,
     /// When tables or bindings changed last, or something about a thread from outside.
@@ -91,7 +93,8 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(cpus: u32, now_ns: u64, journal: Journal, late_ns: u64) -> Service {
+    pub fn new(model: &Model, now_ns: u64, journal: Journal, late_ns: u64) -> Service {
+        let cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
         let watch = Watch {
             at_ns: now_ns,
             current: None,
@@ -116,6 +119,7 @@ impl Service {
             threads: Threads::default(),
             spare: Spare::new(cpus, late_ns),
             cpus: vec![watch; cpus as usize],
+            housekeeping: (0..cpus).map(|cpu| model.host.housekeeping.contains(cpu)).collect(),
             crowded_since_ns: BTreeMap::new(),
             changed_ns: now_ns,
             moved_ns: 0,
@@ -147,7 +151,7 @@ impl Service {
         self.spare.had_ns(tenant)
     }
 
-    /// So much of that while interrupts or the hypervisor had the CPU, and no scheduler could give it to others.
+    /// So much of that no scheduler could give to others: the CPU was away, or is one of the system's.
     pub fn kept_ns(&self, tenant: TenantId) -> u64 {
         self.spare.kept_ns(tenant)
     }
@@ -294,7 +298,8 @@ impl Service {
         let serves = |thread: &Thread| slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index));
         let beyond = runs.filter(|thread| !serves(thread));
         if let Some(thread) = beyond {
-            self.spare.had(thread.owner.tenant, ns, away);
+            // No line of those with a weight is served where the system has its CPUs.
+            self.spare.had(thread.owner.tenant, ns, away || self.housekeeping[cpu]);
         }
         let is_excused = away || watch.overtaken || self.over || self.is_daemon_held(at_ns);
         let Some(table) = table.as_ref().filter(|_| !is_excused) else {

@@ -50,7 +50,7 @@ pub struct Spare {
     rested_ns: Vec<Vec<u64>>,
     /// What each tenant had on all CPUs beyond its slots: a tenant with several vCPUs gets its part wherever it can.
     had_ns: Vec<u64>,
-    /// So much of that while interrupts or the hypervisor had the CPU.
+    /// So much of that as nobody could take the CPU from it.
     kept_ns: Vec<u64>,
 }
 
@@ -109,10 +109,11 @@ impl Spare {
         self.cpus[cpu].waits.clear();
     }
 
-    /// A thread of the tenant has run for so long, in no slot of its own; or has had a CPU that was away.
-    pub fn had(&mut self, tenant: TenantId, ns: u64, away: bool) {
+    /// A thread of the tenant has run for so long, in no slot of its own; whether it kept a CPU that no other
+    /// tenant could take.
+    pub fn had(&mut self, tenant: TenantId, ns: u64, is_kept: bool) {
         *place_of(&mut self.had_ns, tenant as usize) += ns;
-        *place_of(&mut self.kept_ns, tenant as usize) += if away { ns } else { 0 };
+        *place_of(&mut self.kept_ns, tenant as usize) += if is_kept { ns } else { 0 };
     }
 
     /// What a tenant has had in no slot of its own, in ns.
@@ -120,7 +121,7 @@ impl Spare {
         self.had_ns.get(tenant as usize).copied().unwrap_or(0)
     }
 
-    /// So much of that it had as nobody could take the CPU from it, which was away.
+    /// So much of that it had as nobody could take the CPU from it.
     pub fn kept_ns(&self, tenant: TenantId) -> u64 {
         self.kept_ns.get(tenant as usize).copied().unwrap_or(0)
     }

@@ -2,7 +2,7 @@
 
 use rota_sched::Cause;
 use rota_sim::programs::Hog;
-use rota_sim::{TaskSpec, UnitId, apart};
+use rota_sim::{CpuId, TaskSpec, UnitId, apart};
 
 use super::{FAIR, MS, S, WEB, appears, bound, start};
 
@@ -52,4 +52,33 @@ fn siblings_that_are_bound_to_a_cpu_take_turns() {
             assert!(longest_ns < Some(100 * MS), "{longest_ns:?} ns of {threads} threads");
         });
     }
+}
+
+/// A capped tenant's thread binds itself to a CPU where the tenant has no slot: it has there what others leave, and
+/// these are not kept waiting for it.
+#[test]
+fn one_that_is_bound_where_its_tenant_has_no_slot_has_what_others_leave() {
+    apart(|| {
+        let text = WEB
+            .replace("cpus = \"0\"", "cpus = \"0-2\"\nhousekeeping = \"0\"")
+            .replace("share = 0.5", "share = 0.2\ncapped = true\naffinity = \"1\"")
+            + FAIR;
+        let (mut run, mut tenants) = start(&text);
+        for name in ["web", "fair"] {
+            appears(&mut run, &tenants, name);
+        }
+        let [stray, other] = ["web", "fair"].map(|name| {
+            let hog = bound(&run, tenants.thread(name, Hog), 2);
+            run.spawn(hog)
+        });
+        run.run_until(run.machine.now_ns() + 10 * S);
+        let used_ns = [stray, other].map(|task| run.machine.task(task).used_ns);
+        assert!(used_ns[0] < 100 * MS && used_ns[1] > 9_800 * MS, "{used_ns:?} ns of 10 s");
+        let elsewhere = run.machine.mask([CpuId(1)]);
+        run.act(|run| run.set_affinity(other, elsewhere));
+        let before_ns = used_ns[0];
+        run.run_until(run.machine.now_ns() + S);
+        let used_ns = run.machine.task(stray).used_ns - before_ns;
+        assert!(used_ns > 990 * MS, "{used_ns} ns of a CPU that idles");
+    });
 }

@@ -3,6 +3,7 @@
 mod bound;
 mod changed;
 mod sent;
+mod vm;
 mod whole;
 
 use rota_model::Topology;
