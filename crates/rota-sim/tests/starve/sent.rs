@@ -22,7 +22,8 @@ fn used() -> String {
     "[host]\ncpus = \"0-3\"\nhousekeeping = \"0\"\n".to_owned() + &tenants.concat()
 }
 
-/// The longest wait of a tenant's only thread, or one of the system's, which is bound to CPU 1 and to CPU 2 by turns, for so long each.
+/// The longest wait of a tenant's only thread, or one of the system's, which is bound to CPU 1 and to CPU 2 by turns,
+/// for so long each.
 fn longest_ns(name: &str, each_ns: u64) -> u64 {
     let (mut run, mut tenants) = start(&used());
     for name in ["web", name].iter().filter(|name| **name != "system") {
