@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rota_model::config::{Source, parse};
 use rota_model::{Model, Topology};
 use rota_sim::observe::{Event, Observer, Sanity};
-use rota_sim::programs::{Hog, Intermittent};
+use rota_sim::programs::{Hog, Intermittent, Periodic};
 use rota_sim::rota::Rota;
 use rota_sim::{Costs, CpuId, CpuMask, Machine, Simulation, TaskSpec, Tenants, UnitId, apart};
 
@@ -284,5 +284,24 @@ fn who_waits_at_a_housekeeping_cpu_keeps_its_place() {
             looks += usize::from(waits > 0);
         }
         assert!(looks > 10, "they have all had a turn before anybody looked");
+    });
+}
+
+/// However long shared threads wait in a line, the system has its CPU to itself.
+#[test]
+fn a_housekeeping_cpu_gives_no_turns_of_the_floor_to_shared_tenants() {
+    apart(|| {
+        let (mut run, mut tenants) = host::start(
+            "[host]\ncpus = \"0-1\"\nhousekeeping = \"0\"\n\
+             [[tenant]]\nname = \"batch\"\nclass = \"shared\"\nmatch = { cgroup = \"batch\" }\n",
+        );
+        host::settle(&mut run, &tenants);
+        run.spawn(tenants.system(Periodic::new(MS, 1_500 * MS)));
+        for _ in 0..4 {
+            run.spawn(tenants.thread("batch", Hog));
+        }
+        let received = host::after(&mut run, 10_000 * MS);
+        let received_ns = received[tenants.home("batch").first_unit.index()].received_ns;
+        assert!(received_ns <= 10_000 * MS, "{received_ns} ns of one CPU's 10 s");
     });
 }

@@ -188,9 +188,19 @@ __noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 	lost = from < to ? to - from : 0;
 	owner->account.lost_ns[cause] += lost;
 	bpf_spin_unlock(&owner->lock);
-	c->account.lost_ns[cause] += lost;
+	if (cause != ROTA_CAUSE_INTERRUPT && cause != ROTA_CAUSE_STEAL) /* of these the CPU counts all: turn_ends */
+		c->account.lost_ns[cause] += lost;
 	c->slot_lost_ns += lost;
 	return 0;
+}
+
+/* What the turn up to now has taken from a slot, for a cause; but for what was taken from it, which made it longer. */
+static __always_inline void count_turn_lost(struct cpu_ctx *c, u32 cpu, u32 cause, u64 interrupt, u64 steal, u64 now)
+{
+	u64 end = now - min_time(now - c->turn_since, interrupt + steal);
+
+	count_lost(cpu, cause, c->turn_since, end);
+	count_lost(cpu, interrupt > steal ? ROTA_CAUSE_INTERRUPT : ROTA_CAUSE_STEAL, end, now);
 }
 
 /* A task of another class, or a switch, had the CPU since the last turn. */
@@ -262,7 +272,7 @@ static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
 }
 
 /* What the turn took from what it was given, by level. */
-static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u64 now)
+static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
 {
 	switch (c->level) {
 	case ROTA_LEVEL_BACKGROUND:
@@ -280,11 +290,7 @@ static __always_inline void charge_level(struct cpu_ctx *c, u32 cpu, u64 used, u
 		break;
 	case ROTA_LEVEL_FLOOR:
 		c->account.background_ns += used;
-		count_lost(cpu, ROTA_CAUSE_FLOOR, c->turn_since, now);
 		charge_floor(c, used, now);
-		break;
-	case ROTA_LEVEL_KERNEL:
-		count_lost(cpu, ROTA_CAUSE_KERNEL_THREAD, c->turn_since, now);
 		break;
 	}
 }
@@ -330,7 +336,10 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 	bpf_spin_unlock(&q->lock);
 	if (last)
 		fair_loses_queue(q->vm);
-	charge_level(c, cpu, used, now);
+	if (c->level == ROTA_LEVEL_FLOOR || c->level == ROTA_LEVEL_KERNEL)
+		count_turn_lost(c, cpu, c->level == ROTA_LEVEL_FLOOR ? ROTA_CAUSE_FLOOR : ROTA_CAUSE_KERNEL_THREAD,
+				interrupt, steal, now);
+	charge_level(c, used, now);
 	if (c->served != ROTA_NONE)
 		fair_charge(c, used);
 	c->turn_since = now;

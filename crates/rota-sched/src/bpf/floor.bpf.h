@@ -37,7 +37,7 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 	u64 dsq, turn;
 	bool waits;
 
-	if (!c || (c->exclusive && line != FLOOR_PINNED))
+	if (!c || (c->exclusive && line != FLOOR_PINNED) || (c->housekeeping && line == FLOOR_SHARED))
 		return false;
 	dsq = line_dsq(c, cpu, line);
 	floor = floor_of(c, line);

@@ -34,6 +34,15 @@ pub enum Fault {
         /// For how long.
         ns: u64,
     },
+    /// A thread that may run everywhere runs where the system, or another tenant, has the CPU to itself.
+    Intrudes {
+        /// Where.
+        cpu: CpuId,
+        /// Who.
+        tenant: TenantId,
+        /// For how long.
+        ns: u64,
+    },
     /// More threads of a reserved tenant run at once than it has vCPUs.
     Crowded {
         /// Where the last one began.
@@ -135,6 +144,9 @@ impl fmt::Display for Fault {
                     cpu.0,
                     us(*ns)
                 )
+            }
+            Fault::Intrudes { cpu, tenant, ns } => {
+                write!(f, "tenant {tenant} runs on CPU {}, which is not for it, for {}", cpu.0, us(*ns))
             }
             Fault::Crowded { cpu, tenant, running } => {
                 write!(f, "{running} threads of tenant {tenant} run at once, the last one on CPU {}", cpu.0)

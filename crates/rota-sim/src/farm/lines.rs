@@ -92,6 +92,17 @@ impl Lines {
                 return Err(Finding { at_ns: now_ns, fault });
             }
         }
+        let bound = service.threads().all().filter_map(|(_, thread)| Some((thread, thread.only?)));
+        for (thread, cpu) in bound.filter(|(thread, cpu)| is_served_there(table, thread, *cpu)) {
+            let (tenant, told_ns) = (thread.owner.tenant, now_ns.saturating_sub(self.late_ns));
+            let since_ns = thread.waits_since_ns.map(|ns| ns.max(service.changed_ns()).max(table.from_ns));
+            let idle_ns = service.idle_since_ns(cpu).filter(|_| !service.is_taken_since(cpu, told_ns));
+            if let Some(ns) = since_ns.zip(idle_ns).map(|(since_ns, idle_ns)| now_ns - since_ns.max(idle_ns))
+                && ns > self.late_ns
+            {
+                return Err(Finding { at_ns: now_ns, fault: Fault::Idle { cpu, tenant, ns } });
+            }
+        }
         Ok(())
     }
 
@@ -127,4 +138,13 @@ impl Lines {
         }
         cpus().find_map(|cpu| Some((cpu, now_ns - idles(cpu)?)))
     }
+}
+
+/// Whether a CPU that idles is to serve a thread that may run there only. If its tenant has slots there and nothing
+/// beyond, it waits for these; and what a vCPU with slots on several CPUs has beyond is on one of them.
+fn is_served_there(table: &Timetable, thread: &Thread, cpu: CpuId) -> bool {
+    let vcpus = table.vcpus_of(thread.owner.tenant).iter().map(|vcpu| (vcpu, &table.vcpus[*vcpu as usize]));
+    let mut here =
+        vcpus.filter(|(_, vcpu)| thread.owner.may_use(vcpu.tenant, vcpu.index) && vcpu.cpus.contains(&cpu.0));
+    here.all(|(vcpu, _)| table.locals(cpu.index()).contains(vcpu))
 }

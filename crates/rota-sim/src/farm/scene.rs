@@ -10,12 +10,12 @@ use super::faults::Faults;
 use super::finding::{Fault, Finding};
 use super::lines::Lines;
 use super::service::Service;
-use super::swarm::{Deal, MS, S, Swarm, US};
+use super::swarm::{BOUND_STREAM, Deal, MS, S, Swarm, US, spread};
 use super::threads::Owner;
 use super::timetable::Timetable;
 use super::weights::Weights;
 use crate::engine::Simulation;
-use crate::ids::{TaskId, UnitId};
+use crate::ids::{CpuId, TaskId, UnitId};
 use crate::observe::{Digest, Event, Promise, Promises, Sanity, Tail};
 use crate::programs::{Intermittent, Periodic};
 use crate::rng::Rng;
@@ -66,6 +66,8 @@ pub struct Guest {
     pub vcpus: BTreeMap<u32, i32>,
     /// It is a VM, and its monitor has threads of its own.
     pub monitored: bool,
+    /// Some of its threads are bound to some CPUs.
+    pub bound: bool,
 }
 
 /// A host, and who watches it.
@@ -159,6 +161,7 @@ impl Scene {
 
     /// Starts every thread.
     fn populate(&mut self, scenario: &Scenario) {
+        let mut binds = Rng::new(self.swarm.seed, BOUND_STREAM + 1);
         for Member { tenant, vcpu, working_set_kib, program, .. } in scenario.members(&mut self.run) {
             let tenant = tenant.expect("a workload is a tenant's");
             let name = &scenario.model.tenants[tenant as usize].name;
@@ -167,9 +170,15 @@ impl Scene {
                 None => self.tenants.thread(name, program),
             };
             spec.working_set_kib = working_set_kib;
+            let place = self.tenants.homes().iter().position(|home| home.tenant.name == *name);
+            let guest = &mut self.guests[place.expect("a tenant has a home")];
             if let Some(index) = vcpu {
-                let place = self.tenants.homes().iter().position(|home| home.tenant.name == *name);
-                self.guests[place.expect("a tenant has a home")].vcpus.insert(index, spec.pid);
+                guest.vcpus.insert(index, spec.pid);
+            }
+            if self.swarm.bound && binds.chance(1, 4) {
+                guest.bound = true;
+                let cpus = (0..spread(&mut binds, 1, 4)).map(|_| binds.below(self.swarm.cpus.into()));
+                spec.affinity = Some(self.run.machine.mask(cpus.map(|cpu| CpuId(cpu as u32))));
             }
             self.run.spawn(spec);
         }
@@ -331,7 +340,7 @@ impl Scene {
         let mut wanted: BTreeMap<UnitId, Promise> = BTreeMap::new();
         if let Some(table) = service.table(now_ns).filter(|_| self.calm) {
             let homes = self.tenants.homes().iter().zip(&self.guests);
-            for (home, _) in homes.filter(|(_, guest)| guest.present && !guest.monitored) {
+            for (home, _) in homes.filter(|(_, guest)| guest.present && !guest.monitored && !guest.bound) {
                 let Some(tenant) = service.threads().tenant_of(home.cgroup) else { continue };
                 let alike = |next: &Timetable| next.promises(tenant) == table.promises(tenant);
                 if service.coming(now_ns).is_none_or(|next| alike(next)) {

@@ -48,6 +48,7 @@ struct Watch {
     /// For how long something has gone on that may not go on for long.
     unserved_ns: u64,
     overdrawn_ns: u64,
+    intrudes_ns: u64,
     idle_ns: u64,
 }
 
@@ -109,6 +110,7 @@ impl Service {
             until_ns: u64::MAX,
             unserved_ns: 0,
             overdrawn_ns: 0,
+            intrudes_ns: 0,
             idle_ns: 0,
         };
         Service {
@@ -223,7 +225,7 @@ impl Service {
         self.changed_ns = now_ns;
         self.spare.forget();
         for watch in &mut self.cpus {
-            (watch.unserved_ns, watch.overdrawn_ns, watch.idle_ns) = (0, 0, 0);
+            (watch.unserved_ns, watch.overdrawn_ns, watch.intrudes_ns, watch.idle_ns) = (0, 0, 0, 0);
         }
     }
 
@@ -305,7 +307,7 @@ impl Service {
         let Some(table) = table.as_ref().filter(|_| !is_excused) else {
             self.spare.forget_cpu(cpu);
             let watch = &mut self.cpus[cpu];
-            (watch.unserved_ns, watch.overdrawn_ns, watch.idle_ns) = (0, 0, 0);
+            (watch.unserved_ns, watch.overdrawn_ns, watch.intrudes_ns, watch.idle_ns) = (0, 0, 0, 0);
             return;
         };
         let unserved = slot.filter(|slot| {
@@ -318,6 +320,7 @@ impl Service {
                 && !beyond.is_some_and(|thread| self.has_turn_of_starving(table, &thread, at_ns))
         });
         let overdrawn = beyond.filter(|thread| thread.free && is_capped(table, thread));
+        let intruder = runs.filter(|thread| self.intrudes(table, cpu, thread, at_ns));
         let idle_for = if runs.is_none() { self.local_that_waits(table, cpu, at_ns) } else { None };
         let unfair = beyond.and_then(|thread| self.spare.serves(&self.threads, table, cpu, &thread, ns));
         let watch = &mut self.cpus[cpu];
@@ -331,6 +334,9 @@ impl Service {
             }),
             lasts(&mut watch.overdrawn_ns, overdrawn.is_some()).zip(overdrawn).map(|(ns, thread)| {
                 Fault::Overdrawn { cpu: CpuId(cpu as u32), tenant: thread.owner.tenant, ns }
+            }),
+            lasts(&mut watch.intrudes_ns, intruder.is_some()).zip(intruder).map(|(ns, thread)| {
+                Fault::Intrudes { cpu: CpuId(cpu as u32), tenant: thread.owner.tenant, ns }
             }),
             lasts(&mut watch.idle_ns, idle_for.is_some()).zip(idle_for).map(|(ns, tenant)| Fault::Idle {
                 cpu: CpuId(cpu as u32),
@@ -364,6 +370,18 @@ impl Service {
         };
         table.homes(tenant).iter().any(|cpu| is_kept(&self.cpus[*cpu as usize]))
             || self.cpus.iter().any(|watch| has(watch) && is_kept(watch))
+    }
+
+    /// Whether the CPU is the system's or another tenant's alone, and has been since before the thread's turn, which is
+    /// free to run elsewhere.
+    fn intrudes(&self, table: &Timetable, cpu: usize, thread: &Thread, at_ns: u64) -> bool {
+        let tenant = thread.owner.tenant;
+        let has_slots = !table.vcpus_of(tenant).is_empty();
+        let is_settled = at_ns > self.changed_ns.max(table.from_ns) + TURN_MAX_NS + self.late_ns;
+        let is_open = |cpu: usize| !self.housekeeping[cpu] && !table.is_exclusive(cpu);
+        let is_others = (table.is_exclusive(cpu) && !table.homes(tenant).contains(&(cpu as u32)))
+            || (self.housekeeping[cpu] && (has_slots || self.threads.is_shared(tenant)));
+        thread.free && is_settled && is_others && (has_slots || (0..self.cpus.len()).any(is_open))
     }
 
     /// Whether a thread without slots may have the turn of a line in which another one has starved: the first has it.

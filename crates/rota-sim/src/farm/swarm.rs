@@ -11,6 +11,9 @@ pub const US: u64 = 1_000;
 pub const MS: u64 = 1_000_000;
 pub const S: u64 = 1_000_000_000;
 
+/// Of chance, for what bound threads there are: see `FARM_STREAM`.
+pub const BOUND_STREAM: u64 = 5 << 32;
+
 /// What may be done to a host while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
@@ -76,6 +79,8 @@ pub struct Swarm {
     pub shared: bool,
     pub background: bool,
     pub monitors: bool,
+    /// Threads may be bound to some CPUs for good.
+    pub bound: bool,
     /// What is done, and how long between two times on average, in ns.
     pub deals: Vec<(Deal, u64)>,
     pub safety_ns: u64,
@@ -118,6 +123,7 @@ impl Swarm {
             shared: coin(4),
             background: coin(5),
             monitors: vms && coin(3),
+            bound: false,
             deals: Vec::new(),
             safety_ns: 0,
             liveness_ns: 0,
@@ -134,7 +140,16 @@ impl Swarm {
             }
         }
         swarm.time(rng);
+        swarm.bind(&mut Rng::new(seed, BOUND_STREAM));
         swarm
+    }
+
+    /// Where all promises are kept to the letter threads may be bound, too, and wait for as long as the floor has it.
+    fn bind(&mut self, rng: &mut Rng) {
+        self.bound = self.is_calm() && rng.chance(1, 2);
+        if self.bound && self.cpus <= 4 && rng.chance(1, 8) {
+            self.safety_ns = 20 * S;
+        }
     }
 
     /// How long it goes on: as many slots on a large host as on a small one, and seldom for so long that the kernel's
@@ -158,14 +173,17 @@ impl Swarm {
             // A bound kernel thread too takes the CPU with the scheduler not asked.
             Cause::HigherClass => &[Deal::Realtime, Deal::Affinity, Deal::Kthread],
             Cause::Interrupt | Cause::Steal => &[Deal::Theft],
-            // A late timer ends a turn of the floor in the slot after it.
-            Cause::Floor => &[Deal::Affinity, Deal::Move, Deal::Late],
+            // A late timer ends a turn of the floor in the slot after it. Or it is in a slot of the system's, of which
+            // a kernel thread alone waits, bound to another CPU.
+            Cause::Floor => &[Deal::Affinity, Deal::Move, Deal::Late, Deal::Kthread],
             // The scheduler's attribution is coarse: what took most of a blackout may be none of what it counts.
             Cause::Rota => {
                 &[Deal::Late, Deal::Affinity, Deal::Move, Deal::Realtime, Deal::Theft, Deal::Kthread]
             }
         };
-        deals.iter().any(|deal| self.has(*deal))
+        // A tenant may want slots that none of its threads can use.
+        let binds = self.bound && matches!(cause, Cause::Floor | Cause::Rota);
+        binds || deals.iter().any(|deal| self.has(*deal))
     }
 
     /// Whether all promises are to be kept to the letter while faults go on.
@@ -185,7 +203,7 @@ impl fmt::Display for Swarm {
             self.liveness_ns / MS
         )?;
         let deals = self.deals.iter().map(|(deal, every_ns)| format!("{deal:?} every {} ms", every_ns / MS));
-        let deals: Vec<String> = deals.collect();
+        let deals: Vec<String> = deals.chain(self.bound.then(|| "bound threads".to_owned())).collect();
         write!(f, "faults: {}", if deals.is_empty() { "none".to_owned() } else { deals.join(", ") })
     }
 }

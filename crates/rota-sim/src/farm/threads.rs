@@ -30,6 +30,8 @@ pub struct Thread {
     pub owner: Owner,
     /// An ordinary thread that may run on every CPU now.
     pub free: bool,
+    /// Of an ordinary thread: the only CPU on which it may run.
+    pub only: Option<CpuId>,
     /// A real-time task has taken the CPU from it, and it waits behind that.
     pub behind: bool,
     /// It was given to another tenant while it ran: it has the rest of its turn where it is.
@@ -123,8 +125,10 @@ impl Threads {
         let goes_on = before.behind || before.runs_on.is_some() || runs_on.is_none();
         let changes = owner != before.owner && (before.runs_on.is_some() || before.behind);
         let strays = (before.strays && goes_on) || changes;
+        let is_bound = task.nr_cpus_allowed == 1 && task.realtime.is_none() && !behind && !strays;
+        let only = is_bound.then(|| task.affinity.iter().next()).flatten();
         let free = free && !behind && !strays;
-        let thread = Thread { owner, free, behind, strays, waits_since_ns, runs_on };
+        let thread = Thread { owner, free, only, behind, strays, waits_since_ns, runs_on };
         self.threads[id.index()] = thread;
         self.count(before, -1);
         self.count(thread, 1);

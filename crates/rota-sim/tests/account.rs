@@ -1,0 +1,74 @@
+//! What the scheduler says of the time that slots lost, and to whom.
+
+mod host;
+
+use std::rc::Rc;
+
+use host::{after, settle, start};
+use rota_sched::Cause;
+use rota_sim::programs::Hog;
+use rota_sim::programs::sync::Semaphore;
+use rota_sim::{CpuId, Script, State, Theft, apart};
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+
+const HOST: &str = r#"
+[host]
+cpus = "0-1"
+housekeeping = "0"
+[[tenant]]
+name = "web"
+class = "reserved"
+share = 0.9
+latency = "20ms"
+match = { cgroup = "web" }
+[[tenant]]
+name = "fair"
+class = "shared"
+match = { cgroup = "fair" }
+[[tenant]]
+name = "batch"
+class = "background"
+match = { cgroup = "batch" }
+"#;
+
+/// A slot's owner does not want it, and it is the floor's turn. Then the hypervisor has the CPU, and the owner wakes.
+#[test]
+fn what_was_taken_during_a_turn_of_the_floor_is_not_put_down_to_that() {
+    apart(|| {
+        let (mut run, mut tenants) = start(HOST);
+        settle(&mut run, &tenants);
+        run.spawn(tenants.thread("fair", Hog));
+        let batch = run.spawn(tenants.thread("batch", Hog));
+        let on_cpu_1 = run.machine.mask([CpuId(1)]);
+        run.act(|run| run.set_affinity(batch, on_cpu_1));
+        let sign = Rc::new(Semaphore::new(0));
+        let gives = sign.clone();
+        run.spawn(tenants.thread(
+            "web",
+            Script::new(async move |thread| {
+                loop {
+                    sign.take(&thread).await;
+                    thread.compute(10 * US).await;
+                }
+            }),
+        ));
+        run.spawn(tenants.system(Script::new(async move |thread| {
+            loop {
+                thread.sleep(2 * MS).await;
+                gives.give(&thread);
+            }
+        })));
+        let until_ns = run.machine.now_ns() + 3_000 * MS;
+        while run.machine.task(batch).state != State::Running {
+            run.run_until(run.machine.now_ns() + 100 * US);
+            assert!(run.machine.now_ns() < until_ns, "no turn of the floor");
+        }
+        run.steal(CpuId(1), 30 * MS, Theft::Steal);
+        after(&mut run, 60 * MS);
+        let queues = run.policy.queues(&mut run.machine);
+        let lost = |cause: Cause| queues.iter().map(|queue| queue.lost_ns[cause as usize]).sum::<u64>();
+        assert!(lost(Cause::Floor) < MS && lost(Cause::Steal) > 2 * MS, "{:?}", Cause::ALL.map(lost));
+    });
+}
