@@ -435,9 +435,10 @@ impl<K: Kernel> Scheduler<K> {
         Ok(())
     }
 
-    /// A table is in force: the promises to tenants that have slots in it hold from now on, for others no more.
+    /// A table is in force: the promises to tenants that have slots in it hold from now on, for others no more. Whoever
+    /// waits is looked at, as slots may be on other CPUs now, with nothing else changed.
     fn promise(&mut self, from_ns: u64) -> Result<()> {
-        let mut changed = self.close_cores()?;
+        self.close_cores()?;
         for (&id, known) in self.tenants.borrow_mut().iter_mut() {
             let latency_ns = known.spec.class_latency_ns();
             let holds = known.record.promised_from != 0;
@@ -447,26 +448,20 @@ impl<K: Kernel> Scheduler<K> {
             known.record.latency_ns = latency_ns;
             known.record.promised_from = 0;
             self.kernel.put("tenants", id, &known.record)?;
-            changed = true;
-        }
-        if !changed {
-            return Ok(());
         }
         self.rehome_all()?;
         self.begin_promises(from_ns)
     }
 
-    /// Keeps everybody else away from the cores that one tenant has to itself in the table in force. Whether these have
-    /// changed.
-    fn close_cores(&mut self) -> Result<bool> {
-        let Some(buffer) = self.in_force(self.kernel.now_ns()) else { return Ok(false) };
-        if self.closed == self.exclusive[buffer] {
-            return Ok(false);
+    /// Keeps everybody else away from the cores that one tenant has to itself in the table in force.
+    fn close_cores(&mut self) -> Result<()> {
+        let Some(buffer) = self.in_force(self.kernel.now_ns()) else { return Ok(()) };
+        if self.closed != self.exclusive[buffer] {
+            self.closed = self.exclusive[buffer].clone();
+            self.kernel.call("open_cpus", &mut Open { buffer: buffer as u32, reserved: 0 })?;
+            self.write_ring();
         }
-        self.closed = self.exclusive[buffer].clone();
-        self.kernel.call("open_cpus", &mut Open { buffer: buffer as u32, reserved: 0 })?;
-        self.write_ring();
-        Ok(true)
+        Ok(())
     }
 
     /// Has the promises hold that do not yet, from `from_ns` on or from now if that is past. Only once all waiting

@@ -8,7 +8,7 @@ use host::{after, settle, start};
 use rota_sched::Cause;
 use rota_sim::programs::Hog;
 use rota_sim::programs::sync::Semaphore;
-use rota_sim::{CpuId, Script, State, Theft, apart};
+use rota_sim::{CpuId, Script, State, TaskSpec, Theft, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -70,5 +70,23 @@ fn what_was_taken_during_a_turn_of_the_floor_is_not_put_down_to_that() {
         let queues = run.policy.queues(&mut run.machine);
         let lost = |cause: Cause| queues.iter().map(|queue| queue.lost_ns[cause as usize]).sum::<u64>();
         assert!(lost(Cause::Floor) < MS && lost(Cause::Steal) > 2 * MS, "{:?}", Cause::ALL.map(lost));
+    });
+}
+
+/// A tenant's only thread has bound itself to a CPU where the tenant has no slot, beside one that wants all of it.
+#[test]
+fn who_is_bound_where_its_tenant_has_no_slot_is_promised_nothing() {
+    apart(|| {
+        let host = HOST.replace("0-1", "0-2").replace("share = 0.9", "share = 0.5\naffinity = \"1\"");
+        let (mut run, mut tenants) = start(&host);
+        settle(&mut run, &tenants);
+        for name in ["web", "fair"] {
+            let on_cpu_2 = run.machine.mask([CpuId(2)]);
+            let hog = TaskSpec { affinity: Some(on_cpu_2), ..tenants.thread(name, Hog) };
+            run.spawn(hog);
+        }
+        let received_ns = after(&mut run, 5_000 * MS)[tenants.home("web").first_unit.index()].received_ns;
+        let missed: u64 = run.policy.queues(&mut run.machine).iter().map(|queue| queue.missed).sum();
+        assert!(received_ns > 10 * MS && missed == 0, "{received_ns} ns, and {missed} promises missed");
     });
 }

@@ -165,15 +165,14 @@ __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 	return 0;
 }
 
-/* Counts [from, to) as lost to the slot's owner, as far as it is in the slot and the owner would have run. */
-__noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
+/* What of [from, to) is lost to the slot's owner, as far as it is in the slot and the owner would have run. */
+__noinline u64 lost_to_owner(u32 cpu, u64 from, u64 to)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_tenant *tenant;
 	struct queue_ctx *owner;
-	u64 lost;
 
-	if (!c || cause >= ROTA_NR_CAUSES || c->slot_queue == ROTA_NONE)
+	if (!c || c->slot_queue == ROTA_NONE)
 		return 0;
 	owner = queue_ctx(c->slot_queue);
 	tenant = tenant_of(c->slot_tenant);
@@ -185,29 +184,45 @@ __noinline int count_lost(u32 cpu, u32 cause, u64 from, u64 to)
 	follow_promise(owner, tenant->promised_from);
 	if (!owner->nr_running)
 		from = max_time(from, owner->blackout_since);
-	lost = from < to ? to - from : 0;
+	bpf_spin_unlock(&owner->lock);
+	return from < to ? to - from : 0;
+}
+
+/* So much was lost to the slot's owner. Of interrupts and the hypervisor the CPU itself counts all: see turn_ends. */
+__noinline int blame(u32 cpu, u32 cause, u64 lost)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct queue_ctx *owner = c && lost ? queue_ctx(c->slot_queue) : NULL;
+
+	if (!owner || cause >= ROTA_NR_CAUSES)
+		return 0;
+	bpf_spin_lock(&owner->lock);
 	owner->account.lost_ns[cause] += lost;
 	bpf_spin_unlock(&owner->lock);
-	if (cause != ROTA_CAUSE_INTERRUPT && cause != ROTA_CAUSE_STEAL) /* of these the CPU counts all: turn_ends */
+	if (cause != ROTA_CAUSE_INTERRUPT && cause != ROTA_CAUSE_STEAL)
 		c->account.lost_ns[cause] += lost;
 	c->slot_lost_ns += lost;
 	return 0;
 }
 
-/* What the turn up to now has taken from a slot, for a cause; but for what was taken from it, which made it longer. */
-static __always_inline void count_turn_lost(struct cpu_ctx *c, u32 cpu, u32 cause, u64 interrupt, u64 steal, u64 now)
+/*
+ * What the turn up to now has taken from the slot, for a cause; but for as much of it as was taken from the turn itself,
+ * which that made longer.
+ */
+static __always_inline void blame_turn(struct cpu_ctx *c, u32 cpu, u32 cause, u64 interrupt, u64 steal, u64 now)
 {
-	u64 end = now - min_time(now - c->turn_since, interrupt + steal);
+	u64 used = now - c->turn_since, lost = lost_to_owner(cpu, c->turn_since, now);
+	u64 stolen = used ? lost * (min_time(interrupt + steal, used) * 1000 / used) / 1000 : 0;
 
-	count_lost(cpu, cause, c->turn_since, end);
-	count_lost(cpu, interrupt > steal ? ROTA_CAUSE_INTERRUPT : ROTA_CAUSE_STEAL, end, now);
+	blame(cpu, cause, lost - stolen);
+	blame(cpu, interrupt > steal ? ROTA_CAUSE_INTERRUPT : ROTA_CAUSE_STEAL, stolen);
 }
 
 /* A task of another class, or a switch, had the CPU since the last turn. */
 static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	if (c->other_since && now - c->other_since > ROTA_LATE_MIN_NS)
-		count_lost(cpu, ROTA_CAUSE_HIGHER_CLASS, c->other_since, now);
+		blame(cpu, ROTA_CAUSE_HIGHER_CLASS, lost_to_owner(cpu, c->other_since, now));
 	c->other_since = 0;
 }
 
@@ -337,13 +352,19 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 	if (last)
 		fair_loses_queue(q->vm);
 	if (c->level == ROTA_LEVEL_FLOOR || c->level == ROTA_LEVEL_KERNEL)
-		count_turn_lost(c, cpu, c->level == ROTA_LEVEL_FLOOR ? ROTA_CAUSE_FLOOR : ROTA_CAUSE_KERNEL_THREAD,
-				interrupt, steal, now);
+		blame_turn(c, cpu, c->level == ROTA_LEVEL_FLOOR ? ROTA_CAUSE_FLOOR : ROTA_CAUSE_KERNEL_THREAD,
+			   interrupt, steal, now);
 	charge_level(c, used, now);
 	if (c->served != ROTA_NONE)
 		fair_charge(c, used);
 	c->turn_since = now;
 	return 0;
+}
+
+/* Whether what runs is a background thread where it gets what others leave, or the floor. */
+static __always_inline bool is_in_background(const struct cpu_ctx *c)
+{
+	return c->level == ROTA_LEVEL_BACKGROUND || (c->level == ROTA_LEVEL_FLOOR && c->floor_line == FLOOR_BACKGROUND);
 }
 
 /*
@@ -363,7 +384,8 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 	follow_promise(q, tenant->promised_from);
 	q->nr_running++;
 	q->account.dispatches++;
-	if (is_monitors(tenant, queue)) {
+	/* Of who is bound where its tenant has no slot nothing is promised. */
+	if (is_monitors(tenant, queue) || (tenant->promised_from && is_in_background(c))) {
 		q->blackout_since = 0;
 	} else if (q->nr_running == 1 && q->blackout_since) {
 		late = now - max_time(c->slot_start, q->blackout_since);

@@ -192,12 +192,6 @@ __noinline bool pick_tenant(u32 cpu)
 	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
 }
 
-/* Whether what runs is a background thread where it gets what others leave, or the floor. */
-static __always_inline bool is_in_background(const struct cpu_ctx *c)
-{
-	return c->level == ROTA_LEVEL_BACKGROUND || (c->level == ROTA_LEVEL_FLOOR && c->floor_line == FLOOR_BACKGROUND);
-}
-
 /* The clocks by which newcomers join a line move with those who are served. */
 static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t, struct queue_ctx *q)
 {

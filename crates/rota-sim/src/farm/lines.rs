@@ -69,7 +69,11 @@ impl Lines {
             return Ok(());
         }
         let waiting = service.threads().all().filter_map(|(task, thread)| {
-            let is_here = thread.free && table.vcpus_of(thread.owner.tenant).is_empty();
+            let homes = table.homes(thread.owner.tenant);
+            let is_here = match thread.only {
+                Some(cpu) => !homes.contains(&cpu.0),
+                None => thread.free && homes.is_empty(),
+            };
             Some((task, thread, now_ns - thread.waits_since_ns.filter(|_| is_here)?))
         });
         let waiting: Vec<(TaskId, &Thread, u64)> = waiting.collect();
@@ -83,27 +87,34 @@ impl Lines {
             patience.ns += passed_ns.min(ns);
             patience.waiting = patience.waiting.max(waiting.len() as u64);
             let bound_ns = FLOOR_WAIT_NS * (2 + patience.waiting);
-            let overdue_ns = if service.threads().is_shared(tenant) { OVERDUE_NS } else { 0 };
+            // Who is bound to a CPU without unreserved time waits as long for a turn from its slots.
+            let waits_longer = service.threads().is_shared(tenant) || !thread.free;
+            let overdue_ns = if waits_longer { OVERDUE_NS } else { 0 };
             if patience.ns > bound_ns + overdue_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
             }
-            if let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, table, thread) {
+            if thread.free
+                && let Some((cpu, idle_ns)) = self.idle_for(now_ns, service, table, thread)
+            {
                 let fault = Fault::Idle { cpu, tenant, ns: idle_ns.min(ns) };
                 return Err(Finding { at_ns: now_ns, fault });
             }
         }
+        self.idle_beside(now_ns, service, table).map_or(Ok(()), Err)
+    }
+
+    /// A CPU that idles beside a thread which may run there only.
+    fn idle_beside(&self, now_ns: u64, service: &Service, table: &Timetable) -> Option<Finding> {
+        let told_ns = now_ns.saturating_sub(self.late_ns);
         let bound = service.threads().all().filter_map(|(_, thread)| Some((thread, thread.only?)));
-        for (thread, cpu) in bound.filter(|(thread, cpu)| is_served_there(table, thread, *cpu)) {
-            let (tenant, told_ns) = (thread.owner.tenant, now_ns.saturating_sub(self.late_ns));
-            let since_ns = thread.waits_since_ns.map(|ns| ns.max(service.changed_ns()).max(table.from_ns));
-            let idle_ns = service.idle_since_ns(cpu).filter(|_| !service.is_taken_since(cpu, told_ns));
-            if let Some(ns) = since_ns.zip(idle_ns).map(|(since_ns, idle_ns)| now_ns - since_ns.max(idle_ns))
-                && ns > self.late_ns
-            {
-                return Err(Finding { at_ns: now_ns, fault: Fault::Idle { cpu, tenant, ns } });
-            }
-        }
-        Ok(())
+        let mut bound = bound.filter(|(thread, cpu)| is_served_there(table, thread, *cpu));
+        bound.find_map(|(thread, cpu)| {
+            let since_ns = thread.waits_since_ns?.max(service.changed_ns()).max(table.from_ns);
+            let idle_ns = service.idle_since_ns(cpu).filter(|_| !service.is_taken_since(cpu, told_ns))?;
+            let ns = now_ns - since_ns.max(idle_ns).min(now_ns);
+            let fault = Fault::Idle { cpu, tenant: thread.owner.tenant, ns };
+            (ns > self.late_ns).then_some(Finding { at_ns: now_ns, fault })
+        })
     }
 
     /// A CPU that has idled for too long and could have run the thread; and for how long. The system's CPUs serve one

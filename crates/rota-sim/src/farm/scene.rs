@@ -1,9 +1,9 @@
 //! A seed's run, from start to end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rota_model::config::Source;
-use rota_model::{Model, Reservation};
+use rota_model::{Model, Reservation, TenantId};
 use rota_sched::Cause;
 
 use super::faults::Faults;
@@ -82,6 +82,8 @@ pub struct Scene {
     lines: Lines,
     weights: Weights,
     promised: BTreeMap<UnitId, Promise>,
+    /// Tenants that have had bound threads.
+    bound: BTreeSet<TenantId>,
     /// Whether promises are to be kept to the letter now.
     calm: bool,
     audit_ns: u64,
@@ -147,6 +149,7 @@ impl Scene {
             weights: Weights::new(&scenario.model, late_ns),
             guests: vec![Guest::default(); tenants.homes().len()],
             promised: BTreeMap::new(),
+            bound: BTreeSet::new(),
             calm: swarm.is_calm(),
             audit_ns: START_NS,
             model: scenario.model.clone(),
@@ -322,6 +325,7 @@ impl Scene {
             return self.fail(Fault::Exited(format!("{exit:?}")));
         }
         if !self.is_over() {
+            self.note_bound();
             self.promise();
             self.lines.look(&self.run.machine, &self.run.observer.0.0)?;
             self.weights.look(&self.run.machine, &self.run.observer.0.0)?;
@@ -382,14 +386,26 @@ impl Scene {
             return self.fail(Fault::Mixed(mixed));
         }
         for queue in self.run.policy.queues(&mut self.run.machine) {
+            // A tenant may want slots that none of its threads can use.
+            let wants_in_vain =
+                |cause| self.bound.contains(&queue.tenant) && matches!(cause, Cause::Floor | Cause::Rota);
+            let is_explained = |cause| self.swarm.explains(cause) || wants_in_vain(cause);
             let mut causes = Cause::ALL.iter().zip(queue.missed_by_cause);
-            let blamed = causes.find(|(cause, times)| *times > 0 && !self.swarm.explains(**cause));
+            let blamed = causes.find(|(cause, times)| *times > 0 && !is_explained(**cause));
             if let Some((cause, times)) = blamed {
                 let cause = format!("{cause:?}");
                 return self.fail(Fault::Missed { tenant: queue.tenant, times, cause });
             }
         }
         Ok(())
+    }
+
+    /// Notes of which tenants threads are bound: their accounts are there still when they are gone.
+    fn note_bound(&mut self) {
+        let threads = self.run.observer.0.0.threads();
+        let homes = self.tenants.homes().iter().zip(&self.guests);
+        let bound = homes.filter(|(_, guest)| guest.bound);
+        self.bound.extend(bound.filter_map(|(home, _)| threads.tenant_of(home.cgroup)));
     }
 }
 

@@ -300,8 +300,10 @@ impl Service {
         let serves = |thread: &Thread| slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index));
         let beyond = runs.filter(|thread| !serves(thread));
         if let Some(thread) = beyond {
-            // No line of those with a weight is served where the system has its CPUs.
-            self.spare.had(thread.owner.tenant, ns, away || self.housekeeping[cpu]);
+            // No line of those with a weight is served where the system, or another tenant, has its own CPUs.
+            let is_closed =
+                self.housekeeping[cpu] || table.as_ref().is_some_and(|table| table.is_exclusive(cpu));
+            self.spare.had(thread.owner.tenant, ns, away || is_closed);
         }
         let is_excused = away || watch.overtaken || self.over || self.is_daemon_held(at_ns);
         let Some(table) = table.as_ref().filter(|_| !is_excused) else {

@@ -181,9 +181,7 @@ impl Swarm {
                 &[Deal::Late, Deal::Affinity, Deal::Move, Deal::Realtime, Deal::Theft, Deal::Kthread]
             }
         };
-        // A tenant may want slots that none of its threads can use.
-        let binds = self.bound && matches!(cause, Cause::Floor | Cause::Rota);
-        binds || deals.iter().any(|deal| self.has(*deal))
+        deals.iter().any(|deal| self.has(*deal))
     }
 
     /// Whether all promises are to be kept to the letter while faults go on.

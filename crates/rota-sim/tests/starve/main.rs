@@ -6,8 +6,8 @@ mod sent;
 mod vm;
 mod whole;
 
-use rota_model::Topology;
 use rota_model::config::{Source, parse};
+use rota_model::{Model, Topology};
 use rota_sched::Cause;
 use rota_sim::observe::Waits;
 use rota_sim::programs::{Hog, Periodic};
@@ -37,9 +37,13 @@ const FAIR: &str = "[[tenant]]\nname = \"fair\"\nclass = \"shared\"\nmatch = { c
 
 type Run = Simulation<Rota, Waits>;
 
-fn start(text: &str) -> (Run, Tenants) {
+fn model(text: &str) -> Model {
     let source = Source { path: "rota.toml".into(), text: text.to_owned() };
-    let model = parse(&[source], &Topology::default()).unwrap_or_else(|errors| panic!("{errors}"));
+    parse(&[source], &Topology::default()).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn start(text: &str) -> (Run, Tenants) {
+    let model = model(text);
     let policy = Rota::new(&model).expect("a host");
     let topology = model.host.topology.clone();
     let mut run = Run::new(topology, Costs::default(), 1, S, policy, Waits::default());
