@@ -206,8 +206,8 @@ __noinline int blame(u32 cpu, u32 cause, u64 lost)
 }
 
 /*
- * What the turn up to now has taken from the slot, for a cause; but for as much of it as was taken from the turn itself,
- * which that made longer.
+ * What the turn up to now has taken from the slot, for a cause; but for as much of it as was taken from the turn
+ * itself, which that made longer.
  */
 static __always_inline void blame_turn(struct cpu_ctx *c, u32 cpu, u32 cause, u64 interrupt, u64 steal, u64 now)
 {

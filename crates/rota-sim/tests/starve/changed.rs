@@ -56,8 +56,8 @@ fn who_comes_leaves_those_who_are_overdue_their_turn() {
     });
 }
 
-/// A tenant gets another `affinity`, and has its slots elsewhere from the next table on, with the same promise. One of its
-/// threads waits that has bound itself to the CPU that it had before.
+/// A tenant gets another `affinity`, and has its slots elsewhere from the next table on, with the same promise. One of
+/// its threads waits that has bound itself to the CPU that it had before.
 #[test]
 fn who_is_bound_to_where_the_slots_were_is_not_forgotten() {
     apart(|| {
