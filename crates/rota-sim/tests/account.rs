@@ -90,3 +90,26 @@ fn who_is_bound_where_its_tenant_has_no_slot_is_promised_nothing() {
         assert!(received_ns > 10 * MS && missed == 0, "{received_ns} ns, and {missed} promises missed");
     });
 }
+
+/// As such a thread has turns of the floor another one of the tenant waits, whose CPU a real-time task has.
+#[test]
+fn who_is_promised_nothing_hides_no_missed_promise() {
+    apart(|| {
+        let host = HOST.replace("0-1", "0-2").replace("share = 0.9", "share = 0.5\naffinity = \"1\"");
+        let (mut run, mut tenants) = start(&host);
+        settle(&mut run, &tenants);
+        run.spawn(tenants.thread("web", Hog));
+        for name in ["web", "fair"] {
+            let on_cpu_2 = run.machine.mask([CpuId(2)]);
+            let hog = TaskSpec { affinity: Some(on_cpu_2), ..tenants.thread(name, Hog) };
+            run.spawn(hog);
+        }
+        run.run_until(run.machine.now_ns() + 100 * MS);
+        let once = Script::new(async move |thread| thread.compute(2_500 * MS).await);
+        let on_cpu_1 = run.machine.mask([CpuId(1)]);
+        run.spawn(TaskSpec { realtime: Some(50), affinity: Some(on_cpu_1), ..tenants.system(once) });
+        after(&mut run, 3_000 * MS);
+        let missed: u64 = run.policy.queues(&mut run.machine).iter().map(|queue| queue.missed).sum();
+        assert!(missed > 1, "{missed} promises missed, before and after a turn of the floor");
+    });
+}

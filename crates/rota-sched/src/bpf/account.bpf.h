@@ -384,8 +384,8 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 	follow_promise(q, tenant->promised_from);
 	q->nr_running++;
 	q->account.dispatches++;
-	/* Of who is bound where its tenant has no slot nothing is promised. */
-	if (is_monitors(tenant, queue) || (tenant->promised_from && is_in_background(c))) {
+	/* Of who is bound where its tenant has no slot nothing is promised, if nobody else of it waits. */
+	if (is_monitors(tenant, queue) || (tenant->promised_from && is_in_background(c) && !q->waiting)) {
 		q->blackout_since = 0;
 	} else if (q->nr_running == 1 && q->blackout_since) {
 		late = now - max_time(c->slot_start, q->blackout_since);

@@ -20,6 +20,9 @@ const FLOOR_WAIT_NS: u64 = S;
 /// A shared tenant's thread comes before those of more weight when it has waited for so long.
 const OVERDUE_NS: u64 = 5 * S;
 
+/// On a CPU without unreserved time who is bound there waits for 5 s, for a grant as long, and for turns before its own.
+const BOUND_NS: u64 = 15 * S;
+
 /// Everybody is looked at so often.
 const LOOK_NS: u64 = 5_000_000;
 
@@ -87,9 +90,11 @@ impl Lines {
             patience.ns += passed_ns.min(ns);
             patience.waiting = patience.waiting.max(waiting.len() as u64);
             let bound_ns = FLOOR_WAIT_NS * (2 + patience.waiting);
-            // Who is bound to a CPU without unreserved time waits as long for a turn from its slots.
-            let waits_longer = service.threads().is_shared(tenant) || !thread.free;
-            let overdue_ns = if waits_longer { OVERDUE_NS } else { 0 };
+            let overdue_ns = match (thread.free, service.threads().is_shared(tenant)) {
+                (true, false) => 0,
+                (true, true) => OVERDUE_NS,
+                (false, _) => BOUND_NS,
+            };
             if patience.ns > bound_ns + overdue_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });
             }

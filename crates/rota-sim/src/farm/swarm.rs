@@ -173,9 +173,9 @@ impl Swarm {
             // A bound kernel thread too takes the CPU with the scheduler not asked.
             Cause::HigherClass => &[Deal::Realtime, Deal::Affinity, Deal::Kthread],
             Cause::Interrupt | Cause::Steal => &[Deal::Theft],
-            // A late timer ends a turn of the floor in the slot after it. Or it is in a slot of the system's, of which
-            // a kernel thread alone waits, bound to another CPU.
-            Cause::Floor => &[Deal::Affinity, Deal::Move, Deal::Late, Deal::Kthread],
+            // A turn of the floor ends late, in the slot after it, or when its owner wakes. Or it is in a slot of the
+            // system's, of which a kernel thread alone waits, bound to another CPU.
+            Cause::Floor => &[Deal::Affinity, Deal::Move, Deal::Late, Deal::Theft, Deal::Kthread],
             // The scheduler's attribution is coarse: what took most of a blackout may be none of what it counts.
             Cause::Rota => {
                 &[Deal::Late, Deal::Affinity, Deal::Move, Deal::Realtime, Deal::Theft, Deal::Kthread]
