@@ -206,15 +206,15 @@ __noinline int blame(u32 cpu, u32 cause, u64 lost)
 }
 
 /*
- * What the turn up to now has taken from the slot, for a cause; but for as much of it as was taken from the turn
- * itself, which that made longer.
+ * What the floor's turn up to now has taken from the slot; but for as much of it as was taken from the turn itself,
+ * which that made longer.
  */
-static __always_inline void blame_turn(struct cpu_ctx *c, u32 cpu, u32 cause, u64 interrupt, u64 steal, u64 now)
+static __always_inline void blame_floor(struct cpu_ctx *c, u32 cpu, u64 interrupt, u64 steal, u64 now)
 {
 	u64 used = now - c->turn_since, lost = lost_to_owner(cpu, c->turn_since, now);
 	u64 stolen = used ? lost * (min_time(interrupt + steal, used) * 1000 / used) / 1000 : 0;
 
-	blame(cpu, cause, lost - stolen);
+	blame(cpu, ROTA_CAUSE_FLOOR, lost - stolen);
 	blame(cpu, interrupt > steal ? ROTA_CAUSE_INTERRUPT : ROTA_CAUSE_STEAL, stolen);
 }
 
@@ -351,9 +351,10 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 	bpf_spin_unlock(&q->lock);
 	if (last)
 		fair_loses_queue(q->vm);
-	if (c->level == ROTA_LEVEL_FLOOR || c->level == ROTA_LEVEL_KERNEL)
-		blame_turn(c, cpu, c->level == ROTA_LEVEL_FLOOR ? ROTA_CAUSE_FLOOR : ROTA_CAUSE_KERNEL_THREAD,
-			   interrupt, steal, now);
+	if (c->level == ROTA_LEVEL_FLOOR)
+		blame_floor(c, cpu, interrupt, steal, now);
+	else if (c->level == ROTA_LEVEL_KERNEL)
+		blame(cpu, ROTA_CAUSE_KERNEL_THREAD, lost_to_owner(cpu, c->turn_since, now));
 	charge_level(c, used, now);
 	if (c->served != ROTA_NONE)
 		fair_charge(c, used);
