@@ -10,9 +10,10 @@ fail() {
     exit 1
 }
 
-# await COMMAND...: until it succeeds. A minute is for a machine that is stuck; none of the tests takes long to wait.
+# await COMMAND...: until it succeeds. Minutes are for a machine that is stuck or busy: an emulated one may need one to
+# verify the scheduler.
 await() {
-    for turn in $(seq 300); do
+    for turn in $(seq 900); do
         if "$@"; then return; fi
         sleep 0.2
     done
