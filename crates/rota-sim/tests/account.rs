@@ -4,11 +4,11 @@ mod host;
 
 use std::rc::Rc;
 
-use host::{after, settle, start};
+use host::{Run, after, settle, start};
 use rota_sched::Cause;
 use rota_sim::programs::Hog;
 use rota_sim::programs::sync::Semaphore;
-use rota_sim::{CpuId, Script, State, TaskSpec, Theft, apart};
+use rota_sim::{CpuId, Script, State, TaskSpec, Tenants, Theft, apart};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -73,20 +73,29 @@ fn what_was_taken_during_a_turn_of_the_floor_is_not_put_down_to_that() {
     });
 }
 
-/// A tenant's only thread has bound itself to a CPU where the tenant has no slot, beside one that wants all of it.
+/// A thread of `web` has bound itself to a CPU where its tenant has no slot, beside one that wants all of it.
+fn with_a_stray() -> (Run, Tenants) {
+    let (mut run, mut tenants) =
+        start(&HOST.replace("0-1", "0-2").replace("share = 0.9", "share = 0.5\naffinity = \"1\""));
+    settle(&mut run, &tenants);
+    for name in ["web", "fair"] {
+        let on_cpu_2 = run.machine.mask([CpuId(2)]);
+        let hog = TaskSpec { affinity: Some(on_cpu_2), ..tenants.thread(name, Hog) };
+        run.spawn(hog);
+    }
+    (run, tenants)
+}
+
+fn missed(run: &mut Run) -> u64 {
+    run.policy.queues(&mut run.machine).iter().map(|queue| queue.missed).sum()
+}
+
 #[test]
 fn who_is_bound_where_its_tenant_has_no_slot_is_promised_nothing() {
     apart(|| {
-        let host = HOST.replace("0-1", "0-2").replace("share = 0.9", "share = 0.5\naffinity = \"1\"");
-        let (mut run, mut tenants) = start(&host);
-        settle(&mut run, &tenants);
-        for name in ["web", "fair"] {
-            let on_cpu_2 = run.machine.mask([CpuId(2)]);
-            let hog = TaskSpec { affinity: Some(on_cpu_2), ..tenants.thread(name, Hog) };
-            run.spawn(hog);
-        }
+        let (mut run, tenants) = with_a_stray();
         let received_ns = after(&mut run, 5_000 * MS)[tenants.home("web").first_unit.index()].received_ns;
-        let missed: u64 = run.policy.queues(&mut run.machine).iter().map(|queue| queue.missed).sum();
+        let missed = missed(&mut run);
         assert!(received_ns > 10 * MS && missed == 0, "{received_ns} ns, and {missed} promises missed");
     });
 }
@@ -95,21 +104,14 @@ fn who_is_bound_where_its_tenant_has_no_slot_is_promised_nothing() {
 #[test]
 fn who_is_promised_nothing_hides_no_missed_promise() {
     apart(|| {
-        let host = HOST.replace("0-1", "0-2").replace("share = 0.9", "share = 0.5\naffinity = \"1\"");
-        let (mut run, mut tenants) = start(&host);
-        settle(&mut run, &tenants);
+        let (mut run, mut tenants) = with_a_stray();
         run.spawn(tenants.thread("web", Hog));
-        for name in ["web", "fair"] {
-            let on_cpu_2 = run.machine.mask([CpuId(2)]);
-            let hog = TaskSpec { affinity: Some(on_cpu_2), ..tenants.thread(name, Hog) };
-            run.spawn(hog);
-        }
         run.run_until(run.machine.now_ns() + 100 * MS);
         let once = Script::new(async move |thread| thread.compute(2_500 * MS).await);
         let on_cpu_1 = run.machine.mask([CpuId(1)]);
         run.spawn(TaskSpec { realtime: Some(50), affinity: Some(on_cpu_1), ..tenants.system(once) });
         after(&mut run, 3_000 * MS);
-        let missed: u64 = run.policy.queues(&mut run.machine).iter().map(|queue| queue.missed).sum();
+        let missed = missed(&mut run);
         assert!(missed > 1, "{missed} promises missed, before and after a turn of the floor");
     });
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use rota_model::Model;
 use rota_sched::SYSTEM;
 
 use super::finding::{Fault, Finding};
@@ -32,8 +31,6 @@ const GRANT_NS: u64 = 5_000_000;
 /// Who looks.
 pub struct Lines {
     late_ns: u64,
-    /// Each CPU: whether it is kept for the system.
-    housekeeping: Vec<bool>,
     looked_ns: u64,
     patience: BTreeMap<TaskId, Patience>,
 }
@@ -49,10 +46,8 @@ struct Patience {
 }
 
 impl Lines {
-    pub fn new(model: &Model, late_ns: u64) -> Lines {
-        let cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
-        let housekeeping = (0..cpus).map(|cpu| model.host.housekeeping.contains(cpu)).collect();
-        Lines { late_ns, housekeeping, looked_ns: 0, patience: BTreeMap::new() }
+    pub fn new(late_ns: u64) -> Lines {
+        Lines { late_ns, looked_ns: 0, patience: BTreeMap::new() }
     }
 
     /// From here on what the scheduler decides takes effect within so many ns.
@@ -141,8 +136,9 @@ impl Lines {
         if since_ns >= told_ns {
             return None;
         }
-        let serves = |cpu: usize| self.housekeeping[cpu] == is_system && !table.is_exclusive(cpu);
-        let cpus = || (0..self.housekeeping.len()).filter(|cpu| serves(*cpu)).map(|cpu| CpuId(cpu as u32));
+        let housekeeping = service.housekeeping();
+        let serves = |cpu: usize| housekeeping[cpu] == is_system && !table.is_exclusive(cpu);
+        let cpus = || (0..housekeeping.len()).filter(|cpu| serves(*cpu)).map(|cpu| CpuId(cpu as u32));
         // The one that was told may be held up by what no scheduler sees.
         if cpus().any(|cpu| service.is_taken_since(cpu, told_ns)) {
             return None;

@@ -145,7 +145,7 @@ impl Scene {
         let mut run = Run::new(topology, costs, swarm.seed, START_NS, policy, observers);
         let tenants = Tenants::new(&mut run.machine, &scenario.model);
         let mut scene = Scene {
-            lines: Lines::new(&scenario.model, late_ns),
+            lines: Lines::new(late_ns),
             weights: Weights::new(&scenario.model, late_ns),
             guests: vec![Guest::default(); tenants.homes().len()],
             promised: BTreeMap::new(),

@@ -153,9 +153,14 @@ impl Service {
         self.spare.had_ns(tenant)
     }
 
-    /// So much of that no scheduler could give to others: the CPU was away, or is one of the system's.
+    /// So much of that no scheduler could give to others: the CPU was away, or is the system's or another tenant's own.
     pub fn kept_ns(&self, tenant: TenantId) -> u64 {
         self.spare.kept_ns(tenant)
+    }
+
+    /// Each CPU: whether it is kept for the system.
+    pub fn housekeeping(&self) -> &[bool] {
+        &self.housekeeping
     }
 
     /// The table in force.

@@ -148,7 +148,7 @@ impl Swarm {
     fn bind(&mut self, rng: &mut Rng) {
         self.bound = self.is_calm() && rng.chance(1, 2);
         if self.bound && self.cpus <= 4 && rng.chance(1, 8) {
-            self.safety_ns = 20 * S;
+            self.safety_ns = self.safety_ns.max(20 * S);
         }
     }
 
