@@ -19,7 +19,7 @@ const FLOOR_WAIT_NS: u64 = S;
 /// A shared tenant's thread comes before those of more weight when it has waited for so long.
 const OVERDUE_NS: u64 = 5 * S;
 
-/// On a CPU without unreserved time who is bound there waits for 5 s, for a grant as long, and for turns before its own.
+/// On a CPU without unreserved time who is bound there waits for 5 s, for a grant as long, and for turns before that.
 const BOUND_NS: u64 = 15 * S;
 
 /// Everybody is looked at so often.
