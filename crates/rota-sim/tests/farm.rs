@@ -43,10 +43,10 @@ fn a_seed_goes_the_same_way_again() {
 /// With these a mistake of the scheduler's, or of a check's, was found that no smaller test shows.
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    const SEEDS: [u64; 35] = [
+    const SEEDS: [u64; 36] = [
         45, 49, 70, 213, 237, 369, 535, 1717, 2710, 6036, 8750, 12_600, 15_871, 22_966, 34_832, 42_871,
         47_680, 50_667, 61_775, 63_500, 75_302, 75_346, 78_287, 79_700, 88_948, 125_579, 133_722, 310_848,
-        316_458, 321_886, 407_963, 427_314, 516_804, 708_125, 808_285,
+        316_458, 321_886, 407_963, 427_314, 516_804, 708_125, 808_285, 2_515_278,
     ];
     for seed in SEEDS {
         let verdict = farm::run(seed, &Code::REAL);

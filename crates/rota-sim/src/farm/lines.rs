@@ -19,8 +19,9 @@ const FLOOR_WAIT_NS: u64 = S;
 /// A shared tenant's thread comes before those of more weight when it has waited for so long.
 const OVERDUE_NS: u64 = 5 * S;
 
-/// On a CPU without unreserved time who is bound there waits for 5 s, for a grant as long, and for turns before that.
-const BOUND_NS: u64 = 15 * S;
+/// On a CPU without unreserved time one waits for 5 s, for a grant as long, and for turns before that: who is bound
+/// there, or waited in its line before a table reserved it all.
+const FULL_NS: u64 = 15 * S;
 
 /// Everybody is looked at so often.
 const LOOK_NS: u64 = 5_000_000;
@@ -75,6 +76,7 @@ impl Lines {
             Some((task, thread, now_ns - thread.waits_since_ns.filter(|_| is_here)?))
         });
         let waiting: Vec<(TaskId, &Thread, u64)> = waiting.collect();
+        let is_any_full = table.is_any_full();
         let passed_ns = if service.is_any_taken(now_ns) { 0 } else { now_ns - looked_ns };
         for &(task, thread, ns) in &waiting {
             let tenant = thread.owner.tenant;
@@ -86,9 +88,9 @@ impl Lines {
             patience.waiting = patience.waiting.max(waiting.len() as u64);
             let bound_ns = FLOOR_WAIT_NS * (2 + patience.waiting);
             let overdue_ns = match (thread.free, service.threads().is_shared(tenant)) {
-                (true, false) => 0,
                 (true, true) => OVERDUE_NS,
-                (false, _) => BOUND_NS,
+                (true, false) if tenant == SYSTEM || !is_any_full => 0,
+                _ => FULL_NS,
             };
             if patience.ns > bound_ns + overdue_ns {
                 return Err(Finding { at_ns: now_ns, fault: Fault::Starved { task, tenant, ns } });

@@ -28,6 +28,13 @@ struct Cpu {
     exclusive: bool,
 }
 
+impl Cpu {
+    /// Whether it is somebody's slot all the time.
+    fn is_full(&self) -> bool {
+        self.slots.iter().map(|&(start, end, _)| end - start).sum::<u32>() == self.length_ns
+    }
+}
+
 /// A table, and when it begins to hold.
 #[derive(Clone, Debug)]
 pub struct Timetable {
@@ -36,6 +43,7 @@ pub struct Timetable {
     /// By tenant: its vCPUs' numbers here, and the CPUs on which it has slots.
     tenants: Vec<(Vec<u32>, Vec<u32>)>,
     cpus: Vec<Cpu>,
+    is_any_full: bool,
 }
 
 impl Timetable {
@@ -81,7 +89,8 @@ impl Timetable {
             homes.sort_unstable();
             homes.dedup();
         }
-        Timetable { from_ns, vcpus, tenants, cpus }
+        let is_any_full = cpus.iter().any(|cpu| !cpu.exclusive && cpu.is_full());
+        Timetable { from_ns, vcpus, tenants, cpus, is_any_full }
     }
 
     /// Who owns a CPU at a time at which the table holds, and until when that is so at least.
@@ -106,6 +115,11 @@ impl Timetable {
     /// Whether one tenant has a CPU to itself.
     pub fn is_exclusive(&self, cpu: usize) -> bool {
         self.cpus.get(cpu).is_some_and(|cpu| cpu.exclusive)
+    }
+
+    /// Whether some CPU has no time that is not reserved, and is not one tenant's own.
+    pub fn is_any_full(&self) -> bool {
+        self.is_any_full
     }
 
     /// What each vCPU of a tenant is promised, by its number; nothing if the tenant has none here.
