@@ -19,9 +19,9 @@ const FLOOR_WAIT_NS: u64 = S;
 /// A shared tenant's thread comes before those of more weight when it has waited for so long.
 const OVERDUE_NS: u64 = 5 * S;
 
-/// On a CPU without unreserved time one waits for 5 s, for a grant as long, and for turns before that: who is bound
-/// there, or waited in its line before a table reserved it all.
-const FULL_NS: u64 = 15 * S;
+/// On a CPU without unreserved time one waits for 5 s, and for a grant that up to ten share for as long again: who is
+/// bound there, or waited in its line before a table reserved it all.
+const FULL_NS: u64 = 10 * S;
 
 /// Everybody is looked at so often.
 const LOOK_NS: u64 = 5_000_000;
