@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Accounts: who ran for how long, how long each queue's blackouts were, and what was lost in a slot to whom.
+ * Accounts: who ran for how long, how long each queue's blackouts were, and what was lost in a slot to whom. An account
+ * changes nothing by which the scheduler decides.
  *
  * A *turn* is the time from when a task (or its account) starts on a CPU to when it ends there. A *blackout* of a queue
  * is a time in which one of its threads would run and none does. Time is *lost* when a slot's owner would run and
@@ -11,7 +12,8 @@
 #ifndef ROTA_ACCOUNT_BPF_H
 #define ROTA_ACCOUNT_BPF_H
 
-#include "clock.bpf.h"
+#include "shares.bpf.h"
+#include "table.bpf.h"
 
 /* Whether more threads of the queue would run than do. */
 static __always_inline bool queue_waits(const struct queue_ctx *q)
@@ -257,109 +259,6 @@ static __always_inline u64 took_to_start(const struct cpu_ctx *c, const struct t
 	u64 since = c->decided || t->straight ? c->other_since : 0; /* else another class may have had the CPU */
 
 	return since ? min_time(now - since, ROTA_LATE_MIN_NS) : 0;
-}
-
-/* A line has had a turn of what is nobody's, or nobody waits there. */
-static __always_inline void line_is_served(struct floor *floor, u64 now)
-{
-	floor->served = now;
-	floor->starving_wait = 0;
-}
-
-static __always_inline void line_has_turn(struct floor *floor, u64 now)
-{
-	floor->turned = now;
-	line_is_served(floor, now);
-}
-
-/* A grant is taken in what is left between slots, in several pieces if need be. */
-static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
-{
-	struct floor *floor = floor_of(c, c->floor_line);
-
-	if (!used) /* it was charged as the next one was chosen */
-		return;
-	floor->left_ns -= min_time(floor->left_ns, used);
-	if (c->starving)
-		floor->served = floor->turned = now;
-	else
-		line_has_turn(floor, now);
-}
-
-/* What the turn took from what it was given, by level. */
-static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
-{
-	switch (c->level) {
-	case ROTA_LEVEL_BACKGROUND:
-		c->account.background_ns += used;
-		line_has_turn(&c->background, now);
-		break;
-	case ROTA_LEVEL_SECOND:
-		second_charge(c, used);
-		c->account.second_level_ns += used;
-		break;
-	case ROTA_LEVEL_SHARED:
-		if (c->served != ROTA_NONE || c->housekeeping) /* and not one that is bound to this CPU */
-			line_has_turn(&c->shared, now);
-		c->account.second_level_ns += used;
-		break;
-	case ROTA_LEVEL_FLOOR:
-		c->account.background_ns += used;
-		charge_floor(c, used, now);
-		break;
-	}
-}
-
-/* What becomes of the thread whose turn ends. */
-enum turn_end {
-	TURN_GOES_ON,
-	TURN_STOPS,  /* and would go on */
-	TURN_BLOCKS, /* and its queue counts it no more */
-};
-
-/* Settles what a queue used on this CPU since the turn began, or was last settled. */
-__noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct queue_ctx *q = queue_ctx(queue);
-	u64 used, interrupt, steal;
-	bool last = false;
-
-	if (!c || !q)
-		return 0;
-	used = now - c->turn_since;
-	interrupt = c->interrupt_ns;
-	steal = c->steal_ns;
-	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
-	/* A CPU that was offline may have begun its counts anew. */
-	interrupt = c->interrupt_ns > interrupt ? c->interrupt_ns - interrupt : 0;
-	steal = c->steal_ns > steal ? c->steal_ns - steal : 0;
-	c->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
-	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
-	bpf_spin_lock(&q->lock);
-	q->account.used_ns += used;
-	if (q->nr_runnable)
-		count_wanted(q, now);
-	if (c->level == ROTA_LEVEL_OWNER) {
-		q->account.used_in_slots_ns += used;
-		q->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
-		q->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
-	}
-	/* After what the turn lost: that is no part of a blackout that begins now. */
-	if (how != TURN_GOES_ON)
-		last = queue_stops_thread(q, how == TURN_BLOCKS, now);
-	bpf_spin_unlock(&q->lock);
-	if (last)
-		fair_loses_queue(q->vm);
-	if (c->level == ROTA_LEVEL_FLOOR)
-		blame_floor(c, cpu, interrupt, steal, now);
-	else if (c->level == ROTA_LEVEL_KERNEL)
-		blame(cpu, ROTA_CAUSE_KERNEL_THREAD, lost_to_owner(cpu, c->turn_since, now));
-	charge_level(c, used, now);
-	if (c->served != ROTA_NONE)
-		fair_charge(c, used);
-	c->turn_since = now;
-	return 0;
 }
 
 /* Whether what runs is a background thread where it gets what others leave, or the floor. */

@@ -7,7 +7,6 @@
 #define ROTA_FLOOR_BPF_H
 
 #include "fair.bpf.h"
-#include "pick.bpf.h"
 
 /* Nobody waits in any line. */
 static __always_inline void nobody_overdue(struct cpu_ctx *c)
@@ -16,14 +15,6 @@ static __always_inline void nobody_overdue(struct cpu_ctx *c)
 	line_is_served(&c->pinned, c->now);
 	line_is_served(&c->background, c->now);
 	line_is_served(&c->shared, c->now);
-}
-
-/* Where those of a line wait. Shared threads that are bound to the CPU have another queue there. */
-static __always_inline u64 line_dsq(const struct cpu_ctx *c, u32 cpu, u32 line)
-{
-	if (line == FLOOR_SHARED)
-		return DSQ_SHARED(c->domain);
-	return line == FLOOR_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
 }
 
 /*
@@ -78,36 +69,6 @@ __noinline bool serve_floor(u32 cpu)
 	return serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot_end) ||
 	       serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end) ||
 	       (!first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end));
-}
-
-/* Since when anybody waits in a dispatch queue, or the first that has starved there; `now`: nobody does. */
-__noinline u64 waits_since(u64 dsq, u64 now)
-{
-	struct bpf_iter_scx_dsq it;
-	u64 since = now;
-	u32 i;
-
-	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		bpf_for (i, 0, LINE_MAX) {
-			struct task_struct *p = bpf_iter_scx_dsq_next(&it);
-			struct task_ctx *t = p ? task_ctx(p) : NULL;
-
-			if (!p || now - since > ROTA_STARVING_NS)
-				break;
-			if (t && t->queued_since)
-				since = min_time(since, t->queued_since);
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-	return since;
-}
-
-/* Since when anybody waits in a line, or the first that has starved there. */
-static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, u32 line)
-{
-	u64 since = waits_since(line_dsq(c, cpu, line), c->now);
-
-	return line == FLOOR_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->now)) : since;
 }
 
 /* The least time from one grant to the next for those who have starved. */

@@ -7,13 +7,7 @@
 #ifndef ROTA_FRONT_BPF_H
 #define ROTA_FRONT_BPF_H
 
-#include "clock.bpf.h"
-#include "wake.bpf.h"
-
-/* Before what any clock of a tenant says by as much as two of them can ever be apart. */
-#define OVERDUE_FIRST (1ULL << 62)
-/* Tasks of a line that are looked at for those that are overdue. */
-#define LINE_MAX 1024
+#include "tell.bpf.h"
 
 /* In which line a task is its tenant's front. */
 #define IN_LINE(tenant, domain) ((u64)(tenant) << 32 | ((domain) + 1))
@@ -67,71 +61,6 @@ static __always_inline void leaves_line(struct task_ctx *t)
 {
 	if (t->in_line)
 		tell_front_is_gone(t);
-}
-
-/*
- * With what tag a task stands in a line, by which its tenant has had so much. Who is overdue comes before all that are
- * not, in the order in which they came: a tenant of little weight is not to wait, where next to nothing is left, until
- * the kernel's watchdog thinks its threads forgotten. It is charged for that turn as for any other.
- */
-static __always_inline u64 tag_in_line(struct task_ctx *t, u64 tag, u64 now)
-{
-	t->overdue = t->queued_since && now - t->queued_since > ROTA_STARVING_NS;
-	return t->overdue ? t->queued_since - OVERDUE_FIRST : tag;
-}
-
-/* Who has become overdue in a dispatch queue, be it behind a front, goes to its head. */
-static __always_inline void call_overdue(u64 dsq)
-{
-	u64 now = bpf_ktime_get_ns();
-	struct bpf_iter_scx_dsq it;
-	struct task_struct *p;
-	u32 i;
-
-	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
-		bpf_for (i, 0, LINE_MAX) {
-			struct task_ctx *t;
-
-			p = bpf_iter_scx_dsq_next(&it);
-			if (!p)
-				break;
-			t = task_ctx(p);
-			if (!t || t->overdue)
-				continue;
-			t->tag = tag_in_line(t, t->tag, now);
-			if (!t->overdue)
-				continue;
-			scx_bpf_dsq_move_set_vtime(&it, t->tag);
-			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
-		}
-	}
-	bpf_iter_scx_dsq_destroy(&it);
-}
-
-/* Whether it is time to look for them again, for one of those that ask. */
-static __always_inline bool shall_call(u64 *called, u64 now)
-{
-	u64 last = *called;
-
-	return now - last > ROTA_FLOOR_WAIT_NS && __sync_val_compare_and_swap(called, last, now) == last;
-}
-
-/*
- * The same for who waits for slots of a tenant, as one begins: of many siblings in a small share each would have its
- * turn by what it has used, a quantum more or less, and that may be half a minute of slots for each second of turns.
- */
-__noinline int call_siblings(u32 tenant_id)
-{
-	struct rota_tenant *tenant = tenant_of(tenant_id);
-	struct fair_ctx *f = fair_ctx(tenant_id);
-	u64 dsq;
-
-	if (!tenant || !f || !shall_call(&f->called, bpf_ktime_get_ns()))
-		return 0;
-	dsq = DSQ_QUEUE(tenant->first_queue);
-	if (scx_bpf_dsq_nr_queued(dsq) > 0)
-		call_overdue(dsq);
-	return 0;
 }
 
 /* The tenant's next thread becomes its front in a domain, if there is one. */
@@ -189,6 +118,43 @@ static __always_inline void give_fronts(void)
 		else if (lacks)
 			fair_promote(domain, lacks - 1);
 	}
+}
+
+/* A thread of the tenant is to wait in the domain. */
+static __always_inline void notes_wait(struct fair_domain *d, u32 tenant, u64 now)
+{
+	if (d->waiter != tenant) {
+		d->waited_other = d->waited;
+		d->waiter = tenant;
+	} else if (now - d->waited <= ROTA_FAIR_GRAIN_NS) {
+		return;
+	}
+	d->waited = now;
+}
+
+/*
+ * The tag of a thread's request. Threads that may run everywhere all have their tenant's clock: they wait one behind
+ * the other. Each of the others has a line of its own tags, on which it moves as fast as its tenant's clock if all of
+ * the tenant's threads get the same; but it waits no longer than for one slice of each.
+ */
+static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant,
+				    const struct fair_ctx *f)
+{
+	u64 clock = f->clock, latest;
+
+	if (!is_restricted(p) || vtime_before(t->finish, clock))
+		return clock;
+	latest = clock + fair_threads(tenant, f) * weighted(tenant, ROTA_FAIR_SLICE_NS);
+	return vtime_before(latest, t->finish) ? latest : t->finish;
+}
+
+/* The service of one that may not run everywhere ends. */
+static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, u64 used)
+{
+	const struct fair_ctx *f = fair_ctx(t->m.tenant);
+
+	if (f)
+		t->finish = t->tag + weighted(tenant, used) * fair_threads(tenant, f);
 }
 
 #endif /* ROTA_FRONT_BPF_H */

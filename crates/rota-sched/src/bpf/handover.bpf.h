@@ -16,7 +16,7 @@
  * - Who claims a vCPU just then finds it free and its queue empty. It sees from the queue's counts, which changed
  *   before, that a thread would run and does not, and looks again after a moment (look_again), then after twice that,
  *   and so on to the end of the slot. The same if a thread is on its way into the queue because it woke up.
- * - Who queues a thread and finds that a slot has begun elsewhere tells that CPU (wake.bpf.h). If it does not find it,
+ * - Who queues a thread and finds that a slot has begun elsewhere tells that CPU (tell.bpf.h). If it does not find it,
  *   the slot's CPU comes to look after the counts have changed.
  *
  * A higher class may take the CPU from a thread at any moment. The thread then goes back into its queue, and its vCPU
@@ -30,7 +30,7 @@
 #ifndef ROTA_HANDOVER_BPF_H
 #define ROTA_HANDOVER_BPF_H
 
-#include "table.bpf.h"
+#include "state.bpf.h"
 
 /* A claim is the CPU's number + 1, and whether it is for the second level: the slot's CPU interrupts that at once. */
 #define CLAIM_SECOND (1U << 31)
@@ -206,44 +206,6 @@ static __always_inline void serves_no_more(struct cpu_ctx *c)
 	if (c->held != ROTA_NONE)
 		let_go(c->held, c->held_claim);
 	c->held = c->serving = ROTA_NONE;
-}
-
-/* The `i`th CPU with slots of the vCPU; ROTA_NONE if the buffer is damaged. */
-static __always_inline u32 home_at(u32 buffer, const struct rota_cpu_view *view, const struct rota_table_vcpu *vcpu,
-				   u32 i)
-{
-	u32 *home = table_at(buffer, view->homes + ((u64)vcpu->first_home + i) * sizeof(u32), sizeof(u32));
-
-	return home ? *home : ROTA_NONE;
-}
-
-/* The CPU on which a slot of vCPU number `number` is in force; ROTA_NONE if there is none. */
-__noinline u32 cpu_in_force(u32 buffer, u32 number, u64 now)
-{
-	struct rota_cpu_view *view = buffer < ROTA_NR_BUFFERS ? cpu_view(buffer, 0) : NULL;
-	struct rota_table_vcpu *vcpu = view ? table_vcpu(buffer, view, number) : NULL;
-	u32 i;
-
-	if (!vcpu)
-		return ROTA_NONE;
-	bpf_for (i, 0, ROTA_VCPU_CPUS_MAX) {
-		struct owner owner;
-		u32 cpu;
-
-		if (i >= vcpu->nr_cpus)
-			break;
-		cpu = home_at(buffer, view, vcpu, i);
-		table_look_up(cpu, now, &owner);
-		if (owner.vcpu == number && owner.buffer == buffer)
-			return cpu;
-	}
-	return ROTA_NONE;
-}
-
-/* Whether one of the tenant's vCPUs has slots on several CPUs in a buffer's table. */
-static __always_inline bool migrates(const struct rota_tenant *tenant, u32 buffer)
-{
-	return buffer < ROTA_NR_BUFFERS && (tenant->migrates >> buffer & 1);
 }
 
 #endif /* ROTA_HANDOVER_BPF_H */

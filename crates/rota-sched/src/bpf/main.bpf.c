@@ -2,24 +2,42 @@
 /*
  * Rota's scheduler: a table of contents. Each operation is here, what it consists of is in the headers:
  *
- *   kernel.bpf.h   the kernel's types and calls that are used
- *   shared.h       what crosses to the loader: map values, counters, constants
- *   state.bpf.h    what is remembered per CPU, queue and task
- *   table.bpf.h    which vCPU owns a CPU now
- *   tenant.bpf.h   which tenant and queue a task belongs to
- *   waiting.bpf.h  whether anybody waits
- *   clock.bpf.h    what tenants without a reservation have received, by weight
- *   account.bpf.h  service, blackouts, lost time
- *   handover.bpf.h  a vCPU with slots on several CPUs: who has it, and who gets it next
- *   slot.bpf.h     a CPU in its slot, and the timer that ends it
- *   pick.bpf.h     what a CPU runs next
- *   exclusive.bpf.h  cores that one tenant has to itself
- *   place.bpf.h    where a task waits
- *   wake.bpf.h     which CPU a waking task is sent to, and which is told
- *   front.bpf.h    of a shared tenant's waiting threads the one in line
- *   fair.bpf.h     tenants without a reservation: who is next, and who gives way
- *   floor.bpf.h    what has waited too long
- *   control.bpf.h  what the loader has us do: publish a table, send waiting tasks where they belong now
+ *   what is given      kernel.bpf.h    the kernel's types and calls that are used
+ *                      shared.h        what crosses to the loader: map values, counters, constants
+ *                      state.bpf.h     what is remembered per CPU, queue and task
+ *   the table          table.bpf.h     which vCPU owns a CPU now
+ *                      homes.bpf.h     on which CPUs a vCPU has slots
+ *                      slot.bpf.h      the slot in force on a CPU, and its timer
+ *                      switch.bpf.h    from one slot to the next
+ *                      handover.bpf.h  which CPU has a vCPU, and which CPU gets it next
+ *   who                tenant.bpf.h    the tenant and the queue of a task
+ *                      siblings.bpf.h  turns between the threads of one queue
+ *                      cpus.bpf.h      the roles of CPUs, and on which of them a task may run
+ *                      masks.bpf.h     the masks of CPUs by role
+ *                      locals.bpf.h    the vCPUs of a CPU, and whether a thread waits for one of them
+ *   waiting            line.bpf.h      where threads wait, how many, and for how long
+ *                      place.bpf.h     in which line a task waits
+ *                      offer.bpf.h     what tells wakers which CPU would take a thread
+ *                      wake.bpf.h      which CPU a task that wakes is sent to
+ *                      tell.bpf.h      which CPU is told
+ *   what runs next     order.bpf.h     the levels, one after the other
+ *                      pick.bpf.h      how a CPU takes a thread
+ *                      floor.bpf.h     what has waited too long
+ *                      second.bpf.h    reserved tenants, beyond their slots
+ *   shared tenants     fair.bpf.h      which tenant is next
+ *                      front.bpf.h     the thread of a tenant that is in line
+ *                      fair_enqueue.bpf.h  where a thread waits
+ *                      straight.bpf.h  starting without a decision
+ *                      yield.bpf.h     which CPU gives way
+ *                      shares.bpf.h    what each has received, by weight
+ *                      clock.bpf.h     virtual times
+ *   turns              turn.bpf.h      a turn goes on, or ends
+ *                      charge.bpf.h    what it used
+ *                      account.bpf.h   service, blackouts, lost time
+ *                      idle.bpf.h      a CPU finds nothing to run
+ *   the loader         begin.bpf.h     a CPU as the scheduler is loaded
+ *                      control.bpf.h   publish a table, change weights
+ *                      rehome.bpf.h    send waiting tasks to where they belong now
  *
  * After Tableau (Vanga, thesis 2020, chapter 4).
  */
@@ -27,28 +45,40 @@
 #include "shared.h"
 #include "state.bpf.h"
 #include "table.bpf.h"
-#include "waiting.bpf.h"
-#include "tenant.bpf.h"
+#include "clock.bpf.h"
+#include "shares.bpf.h"
+#include "line.bpf.h"
 #include "account.bpf.h"
+#include "siblings.bpf.h"
+#include "tenant.bpf.h"
+#include "cpus.bpf.h"
+#include "masks.bpf.h"
 #include "handover.bpf.h"
-#include "exclusive.bpf.h"
+#include "homes.bpf.h"
 #include "slot.bpf.h"
+#include "offer.bpf.h"
+#include "locals.bpf.h"
 #include "pick.bpf.h"
 #include "second.bpf.h"
 #include "place.bpf.h"
 #include "wake.bpf.h"
+#include "tell.bpf.h"
+#include "charge.bpf.h"
+#include "switch.bpf.h"
 #include "front.bpf.h"
+#include "yield.bpf.h"
 #include "fair.bpf.h"
+#include "straight.bpf.h"
+#include "fair_enqueue.bpf.h"
 #include "floor.bpf.h"
+#include "order.bpf.h"
+#include "idle.bpf.h"
+#include "turn.bpf.h"
+#include "rehome.bpf.h"
 #include "control.bpf.h"
+#include "begin.bpf.h"
 
 char _license[] SEC("license") = "GPL";
-
-/* Kernel threads that can run nowhere else: at once, and what they take is counted as lost. */
-static __always_inline bool is_bound_kernel_thread(struct task_struct *p)
-{
-	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
-}
 
 s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -68,29 +98,6 @@ s32 STRUCT_OPS(rota_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_fl
 	}
 	t->sent = true;
 	return cpu < nr_host_cpus && may_run_on(p, cpu) ? cpu : prev_cpu;
-}
-
-/*
- * The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
- * tenant's time, no further ahead or behind than a quantum. Those bound to a CPU that is not for them come from
- * several tenants, whose times have nothing to do with each other: they take turns. One that waits in such a line, and
- * whose affinity or cgroup is changed, keeps its place: a program that changes them again and again would keep it
- * waiting for ever.
- */
-static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 dsq,
-					 u64 now)
-{
-	u64 last = background_vtime + ROTA_QUANTUM_NS;
-
-	if (dsq == DSQ_QUEUE(t->m.queue))
-		return place_among_siblings(p, t, q);
-	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
-		return t->queued_since ?: now;
-	if ((t->waits_in >> 32) == (DSQ_BACKGROUND(0) >> 32))
-		return vtime_before(last, t->tag) ? last : t->tag;
-	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
-	t->tag = vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
-	return t->tag;
 }
 
 void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
@@ -145,152 +152,6 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu, now);
 	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
 	tell_others(p, t, level, now);
-}
-
-/* Where what ran until now would wait, if it would go on; 0 if not. Background work goes on where it is. */
-static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 buffer, u64 now)
-{
-	struct task_ctx *t;
-	u64 dsq;
-
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || is_bound_kernel_thread(prev) || !may_run_on(prev, cpu))
-		return 0;
-	t = task_ctx(prev);
-	if (!t)
-		return 0;
-	settle_membership(prev, t, now);
-	dsq = dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer);
-	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) && !is_housekeeping(cpu) && !is_exclusive(buffer, cpu))
-		return DSQ_BACKGROUND(cpu);
-	return dsq;
-}
-
-/* A housekeeping CPU: the system, and whatever is bound to this CPU. */
-__noinline bool pick_housekeeping(u32 cpu)
-{
-	return serve_floor(cpu) || serve(cpu, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
-}
-
-__noinline bool pick_tenant(u32 cpu)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-
-	if (!c)
-		return false;
-	if (!c->prev_dsq && !c->waiting && !shared_may_wait()) {
-		nobody_overdue(c);
-		return (c->slot_queue != ROTA_NONE && serve_owner(cpu)) || (!is_unwanted(c) && serve_second_level(cpu));
-	}
-	if (serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
-	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end))
-		return true;
-	if (c->exclusive)
-		return false;
-	return serve_fair(cpu, ROTA_LEVEL_SHARED, c->slot_end) ||
-	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
-}
-
-/* The clocks by which newcomers join a line move with those who are served. */
-static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t, struct queue_ctx *q)
-{
-	if (!q)
-		return;
-	q->vtime = max_vtime(q->vtime, t->vtime);
-	if (is_in_background(c))
-		background_vtime = max_vtime(background_vtime, q->fair_vtime);
-}
-
-/* What the task has used counts for its next place in line. */
-static __always_inline void charge_place(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q,
-					 struct cpu_ctx *c, u64 now)
-{
-	u64 used = now - t->charged;
-
-	t->charged = now;
-	t->vtime += used * ROTA_WEIGHT_ONE / (p->scx.weight ?: 1);
-	if (q && is_in_background(c))
-		__sync_fetch_and_add(&q->fair_vtime, used);
-}
-
-/*
- * Budgets and grants are charged for what ran until now before they decide who is next: it stops only afterwards, if it
- * would go on.
- */
-static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx *c, u32 cpu, u64 now)
-{
-	struct task_ctx *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_ctx(prev) : NULL;
-
-	if (!t || !t->running)
-		return;
-	charge_place(prev, t, siblings_of(&t->m), c, now);
-	turn_ends(cpu, t->m.queue, TURN_GOES_ON, now);
-}
-
-/*
- * A kernel thread that can run nowhere else goes on when its CPU is told to look around: at the head of the CPU's own
- * queue it would have to wait for the turn of whoever is chosen here.
- */
-static __always_inline bool goes_on_anyway(struct cpu_ctx *c, u32 cpu, struct task_struct *prev, u64 now)
-{
-	if (!prev || !(prev->scx.flags & SCX_TASK_QUEUED) || !is_bound_kernel_thread(prev))
-		return false;
-	pass_slot(c, cpu, now);
-	scx_set_slice(prev, ROTA_QUANTUM_NS);
-	return true;
-}
-
-/* What ran until now goes on, without leaving the CPU: a new turn begins. */
-static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
-{
-	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
-
-	turn_begins(c, cpu, c->picked, c->now);
-	goes_on_serving(c);
-	fair_turn(c, tenant_of(c->served), c->now);
-	if (t) {
-		stands_in(c, t, c->now);
-		move_clocks(c, t, siblings_of(&t->m));
-	}
-	if (prev)
-		scx_set_slice(prev, ROTA_QUANTUM_NS);
-}
-
-/*
- * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue that was looked at:
- * whoever put it there counted it before, and has then seen this CPU as busy. Or this CPU idled, was told of somebody
- * whom another one had taken, and is in the kernel's mask of idle CPUs again only after this: nobody was told of who
- * was counted a moment ago.
- */
-static __always_inline void look_while_idle(struct cpu_ctx *c, u32 cpu)
-{
-	if (c->level == ROTA_LEVEL_IDLE && !c->other_since && !scx_cpu_idles(cpu))
-		c->look_at = min_time(c->look_at, c->now + ROTA_LOOK_AGAIN_NS);
-	if (!may_miss(c)) {
-		c->missed_ns = 0;
-		return;
-	}
-	c->missed_ns = c->missed_ns ? min_time(2 * c->missed_ns, ROTA_LOOK_IDLE_NS) : ROTA_LOOK_AGAIN_NS;
-	c->look_at = min_time(c->look_at, c->now + c->missed_ns);
-}
-
-/* Nothing to run. */
-static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
-{
-	c->picked = ROTA_LEVEL_IDLE;
-	look_while_idle(c, cpu);
-	c->until_ns = min_time(c->slot_end, c->look_at);
-	if (!dozes_off(c, cpu))
-		arm(c, c->until_ns);
-}
-
-/* When this is: if what ran until now has blocked, that was a moment ago, and `stopping` has read the clock. */
-static __always_inline u64 now_after(const struct cpu_ctx *c, struct task_struct *prev)
-{
-	bool has_blocked = prev && !(prev->scx.flags & SCX_TASK_QUEUED);
-
-	return has_blocked && c->other_since ? c->other_since : bpf_ktime_get_ns();
 }
 
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
@@ -409,39 +270,6 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	move_clocks(c, t, siblings_of(&t->m));
 }
 
-/* What a task used is counted for it and for its queue. */
-static __always_inline void settle_task(struct task_struct *p, struct task_ctx *t, struct cpu_ctx *c, u32 cpu,
-					bool runnable, u64 now)
-{
-	struct queue_ctx *q = queue_ctx(t->m.queue);
-	struct rota_tenant *tenant = tenant_of(t->m.tenant);
-	bool blocks;
-
-	if (!q || !tenant || !t->running)
-		return;
-	t->running = false;
-	stands_in_no_more(t, now);
-	charge_place(p, t, siblings_of(&t->m), c, now);
-	if (is_shared_tenant(tenant) && is_restricted(p))
-		fair_finish(t, tenant, now - t->run_since);
-	blocks = !runnable && t->counted && !has_left(t, now);
-	if (!runnable)
-		t->counted = false;
-	turn_ends(cpu, t->m.queue, blocks ? TURN_BLOCKS : TURN_STOPS, now);
-}
-
-/*
- * Another class takes the CPU, with dispatch not asked. A thread that has some of its slice left would stay in the
- * CPU's own queue, where no other CPU finds it, for as long as that class wants; without any it comes through enqueue.
- */
-static __always_inline void gives_way(struct cpu_ctx *c, struct task_struct *p)
-{
-	if (c->decided || is_bound_kernel_thread(p))
-		return;
-	scx_set_slice(p, 0);
-	serves_no_more(c);
-}
-
 void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 {
 	struct task_ctx *t = task_ctx(p);
@@ -497,39 +325,6 @@ s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args 
 	t->cgroup = 0; /* the task may be on its way into another cgroup: look again when it first runs */
 	t->last_cpu = t->stands_in_for = ROTA_NONE;
 	return 0;
-}
-
-static __always_inline s32 init_cpu(u32 cpu)
-{
-	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct bpf_cpumask *both;
-	s32 error;
-
-	if (!c)
-		return -EINVAL;
-	both = bpf_cpumask_create();
-	if (!both)
-		return -ENOMEM;
-	both = bpf_kptr_xchg(&c->both, both);
-	if (both)
-		bpf_cpumask_release(both);
-	c->number = cpu;
-	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
-	fair_seat(c);
-	c->sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
-	c->housekeeping = is_housekeeping(cpu);
-	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = c->second_tenant = ROTA_NONE;
-	c->held = c->serving = ROTA_NONE;
-	c->served = c->lasting = c->prev_tenant = ROTA_NONE;
-	c->dozes = 1; /* it may idle already */
-	c->until_ns = c->slot_end = ROTA_NEVER;
-	c->buffer = ROTA_NONE;
-	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
-	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
-	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
-	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
-	error = error ?: scx_bpf_create_dsq(DSQ_BOUND(cpu), -1);
-	return error ?: scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);
 }
 
 s32 STRUCT_OPS_SLEEPABLE(rota_init)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The second level: what slots leave goes to uncapped reserved tenants, on the CPUs of their slots, and is shared among
- * them as what is left then is among tenants without a reservation (clock.bpf.h). A tenant's clock is what it has had
+ * them as what is left then is among tenants without a reservation (shares.bpf.h). A tenant's clock is what it has had
  * beyond its slots, on all CPUs together, by what it has reserved; of those who wait on a CPU the one whose clock is
  * furthest behind has the next turn, or interrupts the present one if it is a minimum slice behind that.
  *
@@ -12,6 +12,7 @@
 #ifndef ROTA_SECOND_BPF_H
 #define ROTA_SECOND_BPF_H
 
+#include "locals.bpf.h"
 #include "pick.bpf.h"
 
 /* What this CPU remembers of local vCPU `local`, masked where the verifier can see it. */
@@ -156,6 +157,24 @@ __noinline bool serve_second_level(u32 cpu)
 		tried |= 1ULL << local;
 	}
 	return false;
+}
+
+/* Whether the tenant in the second level is a minimum slice ahead of one that waits there. */
+__noinline bool second_gives_way(u32 cpu, u32 tenant_id, u64 now)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_tenant *present;
+	u64 since, used, clock;
+
+	if (!c || c->level != ROTA_LEVEL_SECOND)
+		return false;
+	present = tenant_of(c->second_tenant);
+	if (!present)
+		return false;
+	since = c->turn_since;
+	used = now > since ? now - since : 0;
+	clock = second_clock(cpu, c->second_tenant) + weighted(present, used);
+	return vtime_before(second_clock(cpu, tenant_id) + weighted(present, ROTA_FAIR_SLICE_NS), clock);
 }
 
 #endif /* ROTA_SECOND_BPF_H */

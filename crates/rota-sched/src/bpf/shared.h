@@ -25,7 +25,7 @@
 /* So far behind those that have had their turn a new thread joins its siblings. */
 #define ROTA_NEWCOMER_NS 1000000ULL
 /*
- * Fair shares (clock.bpf.h, fair.bpf.h). The minimum slice: longer than what a change of tasks and refilling a cache
+ * Fair shares (shares.bpf.h, fair.bpf.h). The minimum slice: longer than what a change of tasks and refilling a cache
  * take, shorter than what people and protocols notice. A grain of it at a time is told to other CPUs. Nobody lags
  * further than the system's virtual time was this long ago.
  */

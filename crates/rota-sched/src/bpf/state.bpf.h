@@ -39,14 +39,14 @@ struct queue_ctx {
 	u32 vm; /* the tenant's number if it is a VM, which has several */
 	u64 wanted_since;
 	u64 blackout_since;
-	u32 waiting;	/* at most so many are in its dispatch queue: see waiting.bpf.h */
+	u32 waiting;	/* at most so many are in its dispatch queue: see line.bpf.h */
 	u32 claimed_by; /* by the CPU that serves the vCPU whose entry this is; 0: nobody does */
 	struct rota_queue_account account;
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from; /* which promise the account is about */
 	u64 vtime;	   /* of the thread last started: newcomers begin here */
 	u64 fair_vtime;	   /* of the whole tenant, for background tenants */
-	/* Marks of vCPUs 64 i to 64 i + 63, in the tenant's entry first_queue + i (slot.bpf.h). */
+	/* Marks of vCPUs 64 i to 64 i + 63, in the tenant's entry first_queue + i (offer.bpf.h). */
 	u64 hungry; /* the vCPU's slot is in force and found nobody to run */
 	u64 dozing; /* the vCPU's CPU idles without a timer, perhaps: see rouse_dozing */
 	/* As claimed_by, of one vCPU: a container's vCPU k has these in entry first_queue + k (handover.bpf.h). */
@@ -81,7 +81,7 @@ struct fair_domain {
 	u32 ahead;	  /* of the tenants served here the one that is furthest ahead: a hint */
 	u64 called;	  /* when those were last looked for who are overdue */
 	u32 lacks_front;  /* a tenant that waits without one, and 1; 0: none; ROTA_NONE: several: see front_is_gone */
-	/* Not where all look for the times. At most so many wait that were sent to wait here: see waiting.bpf.h */
+	/* Not where all look for the times. At most so many wait that were sent to wait here: see line.bpf.h */
 	u32 waiting __attribute__((aligned(ROTA_CACHE_LINE)));
 	/* Which CPU each bit of fair_place's stands for. */
 	u32 cpus[ROTA_FAIR_BITS] __attribute__((aligned(ROTA_CACHE_LINE)));
@@ -126,7 +126,7 @@ struct cpu_ctx {
 	u32 level;	/* enum rota_level, of what runs now */
 	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
 	bool housekeeping;
-	bool exclusive;	    /* in the table in force: see exclusive.bpf.h */
+	bool exclusive;	    /* in the table in force: see cpus.bpf.h */
 	bool overtaken;	    /* a slot ended or its owner woke since dispatch last decided: see running */
 	bool decided;	    /* dispatch was asked since the present turn began */
 	bool keeps_prev;    /* dispatch has chosen what ran until now */
@@ -135,7 +135,7 @@ struct cpu_ctx {
 	u32 dozes;	    /* it idles without a timer: see rouse */
 	u32 taken_for;	    /* number + 1 of the tenant whose thread was sent here as it dozed: take_dozing */
 	u32 unwanted;	    /* nobody was found to wait for its slots, or told of since: see dozes_off */
-	u32 waiting;	    /* at most so many are in its dispatch queues: see waiting.bpf.h */
+	u32 waiting;	    /* at most so many are in its dispatch queues: see line.bpf.h */
 	u64 called;	    /* when those were last looked for that are bound to it and overdue */
 	/* One run of dispatch. */
 	u64 now;
@@ -233,7 +233,7 @@ struct task_ctx {
 	u64 waits_since;  /* as the front */
 	u64 queued_since; /* for its turn; 0: it runs, or has not waited since */
 	bool overdue;	  /* it comes before all that are not, whatever it has had: see tag_in_line */
-	u64 waits_in;	  /* where it is counted: see waiting.bpf.h; 0: it does not wait */
+	u64 waits_in;	  /* where it is counted: see line.bpf.h; 0: it does not wait */
 	u32 rehomed;	  /* it is counted in nr_rehomed */
 };
 
@@ -327,7 +327,7 @@ struct {
 volatile struct rota_live live SEC(".data.live");
 struct rota_exit exit_info SEC(".data.exit");
 u64 background_vtime; /* of the background tenant last started: others begin here; a hint, never ahead of that */
-/* At most so many wait that the loader has looked at meanwhile: see waiting.bpf.h. */
+/* At most so many wait that the loader has looked at meanwhile: see line.bpf.h. */
 u32 nr_rehomed __attribute__((aligned(ROTA_CACHE_LINE)));
 
 #define private(name) SEC(".bss." #name) __hidden __attribute__((aligned(8)))

@@ -10,6 +10,7 @@
 #define ROTA_TENANT_BPF_H
 
 #include "account.bpf.h"
+#include "siblings.bpf.h"
 
 static __always_inline u64 cgroup_of(struct task_struct *p)
 {
@@ -67,26 +68,6 @@ static __always_inline u32 sole_vcpu(struct rota_tenant *tenant, u32 vcpu)
 	if (vcpu != ROTA_NONE)
 		return vcpu;
 	return tenant->nr_vcpus == 1 ? 0 : ROTA_NONE;
-}
-
-/*
- * A waiting task is about to be sent to another queue: the one that it leaves counts it no more, or a queue without a
- * thread would seem to wait. The new one counts it when it runs. The task's own record changes only under its run
- * queue's lock, which is not held here; so `left` says what was done, and whoever clears it puts the counts right.
- */
-static __always_inline void leave_queue(struct task_ctx *t, u32 queue, u64 now)
-{
-	if (t->counted && !__sync_lock_test_and_set(&t->left, queue + 1))
-		queue_loses_thread(queue, false, now);
-}
-
-/* It was not sent after all: a CPU has taken it. */
-static __always_inline void stay_in_queue(struct task_ctx *t, u64 now)
-{
-	u32 left = __sync_lock_test_and_set(&t->left, 0);
-
-	if (left)
-		queue_gains_thread(left - 1, now);
 }
 
 /* Whether the task's present queue no longer counts it; settles what was left half-way when a CPU took it meanwhile. */
@@ -149,6 +130,12 @@ static __always_inline void settle_membership(struct task_struct *p, struct task
 {
 	if (t->epoch != live.membership_epoch || t->cgroup != cgroup_of(p) || t->left)
 		move_membership(p, now);
+}
+
+/* Kernel threads that can run nowhere else: at once, and what they take is counted as lost. */
+static __always_inline bool is_bound_kernel_thread(struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1;
 }
 
 #endif /* ROTA_TENANT_BPF_H */

@@ -27,7 +27,7 @@ pub static PATCHES: [Patch; 5] = [
     Patch {
         name: "wake",
         about: "a lost wake-up: a CPU that runs something lower is not told of a thread that wakes",
-        file: "wake.bpf.h",
+        file: "tell.bpf.h",
         text: "\t\tc->overtaken = true;\n\t\tscx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);\n\t} else if (",
         spoilt: "\t\tc->overtaken = true;\n\t} else if (",
     },
@@ -41,14 +41,14 @@ pub static PATCHES: [Patch; 5] = [
     Patch {
         name: "count",
         about: "a thread that is put into a dispatch queue is not counted there",
-        file: "waiting.bpf.h",
+        file: "line.bpf.h",
         text: "\tt->waits_in = dsq;\n\tcount_waiting(dsq, 1);\n",
         spoilt: "",
     },
     Patch {
         name: "weight",
         about: "all tenants with a weight have the same",
-        file: "clock.bpf.h",
+        file: "shares.bpf.h",
         text: "\treturn ns * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE);\n",
         spoilt: "\t(void)tenant;\n\treturn ns;\n",
     },

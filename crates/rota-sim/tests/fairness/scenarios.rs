@@ -14,7 +14,7 @@ use rota_sim::{Rng, Simulation, Tenants, UnitId};
 
 pub const MS: u64 = 1_000_000;
 
-/// What a tenant may be owed by the scheduler: its share of so long (clock.bpf.h).
+/// What a tenant may be owed by the scheduler: its share of so long (shares.bpf.h).
 const ROTA_HORIZON_NS: u64 = 200 * MS;
 
 /// A thread that waits longer is starved.

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A CPU as the scheduler is loaded.
+ */
+#ifndef ROTA_BEGIN_BPF_H
+#define ROTA_BEGIN_BPF_H
+
+#include "switch.bpf.h"
+
+static __always_inline s32 init_cpu(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct bpf_cpumask *both;
+	s32 error;
+
+	if (!c)
+		return -EINVAL;
+	both = bpf_cpumask_create();
+	if (!both)
+		return -ENOMEM;
+	both = bpf_kptr_xchg(&c->both, both);
+	if (both)
+		bpf_cpumask_release(both);
+	c->number = cpu;
+	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
+	fair_seat(c);
+	c->sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
+	c->housekeeping = is_housekeeping(cpu);
+	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = c->second_tenant = ROTA_NONE;
+	c->held = c->serving = ROTA_NONE;
+	c->served = c->lasting = c->prev_tenant = ROTA_NONE;
+	c->dozes = 1; /* it may idle already */
+	c->until_ns = c->slot_end = ROTA_NEVER;
+	c->buffer = ROTA_NONE;
+	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
+	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
+	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
+	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
+	error = error ?: scx_bpf_create_dsq(DSQ_BOUND(cpu), -1);
+	return error ?: scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);
+}
+
+#endif /* ROTA_BEGIN_BPF_H */

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A shared tenant's thread is to wait: at which CPU, in which line, with what tag.
+ */
+#ifndef ROTA_FAIR_ENQUEUE_BPF_H
+#define ROTA_FAIR_ENQUEUE_BPF_H
+
+#include "straight.bpf.h"
+#include "yield.bpf.h"
+
+/*
+ * The CPU for a thread that waits, at which or at whose domain it waits: one that idles, or gives way to it, and is
+ * told; or else its own. One that wakes has been sent to an idle CPU if there was one. If its own idles still because a
+ * sibling that woke at the same time is on its way there, it looks further. A CPU that has found nobody is about to
+ * idle without one that became a shared tenant's while it ran there, and is told of it.
+ */
+static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u64 enq_flags, bool *is_told)
+{
+	u32 cpu = scx_bpf_task_cpu(p), other = ROTA_NONE;
+	bool wakes = enq_flags & SCX_ENQ_WAKEUP;
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_ctx *f;
+
+	if (!c)
+		return cpu;
+	if (wakes && c->level == ROTA_LEVEL_IDLE && !c->housekeeping && !c->exclusive &&
+	    __sync_lock_test_and_set(&c->gives_way, 0))
+		other = cpu;
+	if ((enq_flags & SCX_ENQ_LAST) && !c->housekeeping && !c->exclusive && may_run_on(p, cpu))
+		other = cpu;
+	else if (!wakes)
+		other = idle_open_cpu(p);
+	f = fair_ctx(t->m.tenant);
+	if (other == ROTA_NONE && f)
+		other = fair_victim(p, cpu, t->m.tenant, t->tag + f->booked);
+	*is_told = other != ROTA_NONE;
+	if (*is_told) {
+		c = cpu_ctx(other);
+		if (c)
+			c->overtaken = true;
+		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+		return other;
+	}
+	if ((c->housekeeping || c->exclusive) && !is_held(p))
+		other = open_cpu(p);
+	return other != ROTA_NONE ? other : cpu;
+}
+
+/* The dispatch queue for a thread that is to wait at a CPU. */
+static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t, u32 tenant_id, u32 cpu)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_ctx *f = fair_ctx(tenant_id);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct fair_place *place = c ? fair_place(c->domain, tenant_id) : NULL;
+	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
+	u64 now = bpf_ktime_get_ns();
+
+	if (!place || !tenant || !f || !d)
+		return DSQ_PINNED(cpu);
+	/* An idle CPU was told: that is no wait. */
+	if (c->level != ROTA_LEVEL_IDLE)
+		notes_wait(d, tenant_id, now);
+	t->queued_since = t->queued_since ?: now;
+	t->stands_for = tenant_id;
+	t->raised = false;
+	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f), now);
+	if (is_restricted(p))
+		return DSQ_BOUND(cpu);
+	if (__sync_val_compare_and_swap(&place->front, 0, 1))
+		return DSQ_QUEUE(tenant->first_queue);
+	t->in_line = IN_LINE(tenant_id, c->domain);
+	t->waits_since = now;
+	return DSQ_SHARED(c->domain);
+}
+
+/* One that waits already, bound to a CPU, and is changed as it waits keeps its place: see place_in_line. */
+static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
+{
+	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && vtime_before(tag, t->tag)) {
+		t->tag = tag;
+		t->raised = true;
+	}
+}
+
+/* A thread of a tenant without a reservation is to wait. */
+__noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
+{
+	struct task_ctx *t = task_ctx(p);
+	struct queue_ctx *q = t ? siblings_of(&t->m) : NULL;
+	struct fair_ctx *f = t ? fair_ctx(t->m.tenant) : NULL;
+	bool is_told = true, waits;
+	struct cpu_ctx *c;
+	u64 dsq, tag;
+	u32 cpu;
+
+	if (!q || !f) {
+		scx_fail("a task of a shared tenant that is not there", t ? t->m.tenant : 0);
+		return 0;
+	}
+	if (goes_straight_at_home(p, t, enq_flags)) {
+		t->straight = true;
+		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | scx_enq_immediately());
+		return 0;
+	}
+	waits = (t->waits_in >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == t->m.tenant;
+	tag = t->tag;
+	t->tag = f->clock;
+	cpu = fair_cpu(p, t, enq_flags, &is_told);
+	place_among_siblings(p, t, q); /* before it is noted that it waits: only who has not waited yet is new */
+	dsq = fair_stand(p, t, t->m.tenant, cpu);
+	if (waits)
+		keep_place(t, dsq, tag);
+	c = cpu_ctx(cpu);
+	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
+	if (!is_told)
+		tell_new_idle_cpu(p, dsq);
+	/* One that was overdue already before it was changed is called by nobody again. */
+	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS,
+			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
+	return 0;
+}
+
+#endif /* ROTA_FAIR_ENQUEUE_BPF_H */

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A CPU that finds nothing to run: when it looks again, and whether it needs its timer.
+ */
+#ifndef ROTA_IDLE_BPF_H
+#define ROTA_IDLE_BPF_H
+
+#include "locals.bpf.h"
+#include "slot.bpf.h"
+
+/*
+ * Whether somebody is counted where the CPU takes threads from, and may be on its way there. Besides slots, which have
+ * marks for that.
+ */
+static __always_inline bool may_miss(const struct cpu_ctx *c)
+{
+	const struct queue_ctx *system = c->housekeeping ? queue_ctx(SYSTEM_QUEUE) : NULL;
+
+	if (c->waiting || c->exclusive)
+		return c->waiting;
+	return c->housekeeping ? system && system->waiting : shared_may_wait();
+}
+
+/* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */
+__noinline bool anyone_waits(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 locals, i;
+
+	if (!c)
+		return false;
+	locals = nr_locals(c, cpu);
+	bpf_for (i, 0, locals) {
+		struct rota_table_vcpu *vcpu = local_here(c, cpu, i);
+		struct rota_tenant *tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+
+		if (tenant && local_waits(c, cpu, vcpu, tenant, false))
+			return true;
+	}
+	return locals == ROTA_LOCALS_MAX; /* there may be more than can be looked at */
+}
+
+/* The same, looked at where it is not known. */
+static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
+{
+	if (is_unwanted(c))
+		return true;
+	__sync_lock_test_and_set(&c->unwanted, 1); /* before it is looked, as `dozes` is */
+	if (!anyone_waits(cpu))
+		return true;
+	c->unwanted = 0;
+	return false;
+}
+
+/*
+ * The CPU is about to idle: without its timer, if no thread waits for one of its slots, and no new table is about to
+ * come. Then nobody waits for its second level either.
+ */
+static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
+{
+	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
+	__sync_lock_test_and_set(&c->dozes, 1);
+	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && slots_are_unwanted(c, cpu))
+		return true;
+	c->dozes = 0;
+	return false;
+}
+
+/*
+ * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue that was looked at:
+ * whoever put it there counted it before, and has then seen this CPU as busy. Or this CPU idled, was told of somebody
+ * whom another one had taken, and is in the kernel's mask of idle CPUs again only after this: nobody was told of who
+ * was counted a moment ago.
+ */
+static __always_inline void look_while_idle(struct cpu_ctx *c, u32 cpu)
+{
+	if (c->level == ROTA_LEVEL_IDLE && !c->other_since && !scx_cpu_idles(cpu))
+		c->look_at = min_time(c->look_at, c->now + ROTA_LOOK_AGAIN_NS);
+	if (!may_miss(c)) {
+		c->missed_ns = 0;
+		return;
+	}
+	c->missed_ns = c->missed_ns ? min_time(2 * c->missed_ns, ROTA_LOOK_IDLE_NS) : ROTA_LOOK_AGAIN_NS;
+	c->look_at = min_time(c->look_at, c->now + c->missed_ns);
+}
+
+/* Nothing to run. */
+static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
+{
+	c->picked = ROTA_LEVEL_IDLE;
+	look_while_idle(c, cpu);
+	c->until_ns = min_time(c->slot_end, c->look_at);
+	if (!dozes_off(c, cpu))
+		arm(c, c->until_ns);
+}
+
+#endif /* ROTA_IDLE_BPF_H */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Turns between the threads of one queue: by what each has used, divided by its weight.
+ */
+#ifndef ROTA_SIBLINGS_BPF_H
+#define ROTA_SIBLINGS_BPF_H
+
+#include "line.bpf.h"
+
+/*
+ * The queue by whose clocks a task takes turns with its siblings. A reserved VM's vCPUs have a queue each; without a
+ * reservation they share what the VM has, though each has an account of its own.
+ */
+static __always_inline struct queue_ctx *siblings_of(const struct membership *m)
+{
+	const struct rota_tenant *tenant = tenant_of(m->tenant);
+
+	return queue_ctx(tenant && tenant->class != ROTA_CLASS_RESERVED ? tenant->first_queue : m->queue);
+}
+
+/* How long a thread may run before its siblings' turn, by how many share the queue. */
+static __always_inline u64 quantum(u32 siblings)
+{
+	u64 part = ROTA_ROTATION_NS / (siblings + 1);
+
+	if (part > ROTA_QUANTUM_NS)
+		return ROTA_QUANTUM_NS;
+	return part < ROTA_QUANTUM_MIN_NS ? ROTA_QUANTUM_MIN_NS : part;
+}
+
+/*
+ * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum, whoever
+ * slept, or had the CPU while nobody else wanted it. Who is new is a ms behind: before those that wait, ever more
+ * processes of a script would keep them waiting for ever. So it is placed once: one whose affinity changes as it waits
+ * keeps its place.
+ */
+static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
+{
+	u64 weight = p->scx.weight ?: 1;
+	u64 last = q->vtime + ROTA_QUANTUM_NS * ROTA_WEIGHT_ONE / weight;
+
+	if (t->last_cpu == ROTA_NONE && !t->queued_since)
+		t->vtime = q->vtime + ROTA_NEWCOMER_NS * ROTA_WEIGHT_ONE / weight;
+	else if (vtime_before(last, t->vtime))
+		t->vtime = last;
+	t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+	return t->vtime;
+}
+
+/* Ticks end the turns of a few siblings; many take turns shorter than a tick, which only the timer can end. */
+static __always_inline u64 crowd_until(struct cpu_ctx *c, u32 queue, u64 until)
+{
+	struct queue_ctx *q = queue_ctx(queue);
+
+	if (!q || q->nr_runnable <= ROTA_ROTATION_NS / ROTA_QUANTUM_NS)
+		return until;
+	return min_time(until, c->now + quantum(q->nr_runnable));
+}
+
+/*
+ * The same for who waits for slots of a tenant, as one begins: of many siblings in a small share each would have its
+ * turn by what it has used, a quantum more or less, and that may be half a minute of slots for each second of turns.
+ */
+__noinline int call_siblings(u32 tenant_id)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_ctx *f = fair_ctx(tenant_id);
+	u64 dsq;
+
+	if (!tenant || !f || !shall_call(&f->called, bpf_ktime_get_ns()))
+		return 0;
+	dsq = DSQ_QUEUE(tenant->first_queue);
+	if (scx_bpf_dsq_nr_queued(dsq) > 0)
+		call_overdue(dsq);
+	return 0;
+}
+
+#endif /* ROTA_SIBLINGS_BPF_H */

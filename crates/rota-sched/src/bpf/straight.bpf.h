@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Starting *straight*: a thread of a shared tenant starts on the idle CPU that was picked for it, without a decision of
+ * that CPU.
+ */
+#ifndef ROTA_STRAIGHT_BPF_H
+#define ROTA_STRAIGHT_BPF_H
+
+#include "fair.bpf.h"
+#include "switch.bpf.h"
+
+/*
+ * Whether a thread that wakes starts on the CPU that was picked for it, which idles, without a decision of that CPU.
+ * That is what it would decide: nobody waits whom an idle CPU could take, or it has been told of them, and decides as
+ * soon as the thread runs. A sibling that wakes meanwhile is not to take the CPU, too.
+ */
+static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx *t, u32 cpu)
+{
+	struct rota_tenant *tenant = tenant_of(t->m.tenant);
+	struct fair_ctx *f = fair_ctx(t->m.tenant);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!f || !c || c->housekeeping || !is_shared_tenant(tenant))
+		return false;
+	c->gives_way = 0;
+	t->tag = fair_tag(p, t, tenant, f);
+	return true;
+}
+
+/* The same for one that may run on its own CPU only: no CPU is asked for, and it comes to be queued. */
+static __always_inline bool goes_straight_at_home(struct task_struct *p, struct task_ctx *t, u64 enq_flags)
+{
+	bool is_bound = p->nr_cpus_allowed == 1 || is_held(p);
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (!(enq_flags & SCX_ENQ_WAKEUP) || !is_bound || !c || c->level != ROTA_LEVEL_IDLE || c->housekeeping ||
+	    c->exclusive || !is_shared_tenant(tenant_of(t->m.tenant)) || !scx_bpf_test_and_clear_cpu_idle(cpu))
+		return false;
+	return goes_straight(p, t, cpu);
+}
+
+/*
+ * Whether a CPU that has just begun to serve somebody else, without a decision, has to decide because of its slot. In
+ * a slot in which it has found nobody of the owner it has left what tells wakers to come to it.
+ */
+static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
+{
+	struct rota_tenant *owner = c->slot_queue == ROTA_NONE ? NULL : tenant_of(c->slot_tenant);
+
+	if (!owner)
+		return false;
+	if (enters || c->slot_moves || c->looks_since)
+		return true;
+	return owner->nr_vcpus > 1 && (!c->slot_hungry || is_mark_taken(c));
+}
+
+/*
+ * A thread starts without a decision: what one would have left behind. Somebody may have come to wait while the CPU was
+ * on its way, which nobody could tell: then one follows.
+ */
+static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 now)
+{
+	bool enters = follow_slots(c, cpu, now);
+	bool anyone;
+
+	c->now = now;
+	c->dozes = 0;
+	anyone = fair_anyone(cpu, tenant, now);
+	if (slot_needs_decision(c, enters) || c->exclusive || (anyone && nr_waiting(DSQ_SHARED(c->domain)) > 0))
+		c->overtaken = true;
+	c->prev_tenant = ROTA_NONE;
+	c->picked = ROTA_LEVEL_SHARED;
+	c->until_ns = anyone ? next_decision(c, cpu, ROTA_LEVEL_SHARED, c->slot_end) : c->slot_end;
+	arm(c, c->until_ns);
+}
+
+#endif /* ROTA_STRAIGHT_BPF_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which CPU gives way to a shared tenant's thread that is behind: its own last one, or the one that its domain knows to
+ * be furthest ahead, or one of a few that are looked at in turn.
+ */
+#ifndef ROTA_YIELD_BPF_H
+#define ROTA_YIELD_BPF_H
+
+#include "cpus.bpf.h"
+#include "shares.bpf.h"
+
+/* CPUs that are looked at for one that gives way, besides its own: those that domains know, and others in turn. */
+#define FAIR_HINTS   4
+#define FAIR_SAMPLES 3
+
+/* By how much a CPU's tenant is ahead of a request with this tag that may take it; 0: it may not. */
+static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag)
+{
+	struct rota_tenant *tenant;
+	struct fair_ctx *f;
+	u64 next;
+
+	if (!c->gives_way || c->housekeeping || c->exclusive)
+		return 0;
+	if (c->level == ROTA_LEVEL_BACKGROUND)
+		return ROTA_NEVER;
+	tenant = tenant_of(c->served);
+	f = fair_ctx(c->served);
+	if (c->level != ROTA_LEVEL_SHARED || c->served == tenant_id || !tenant || !f)
+		return 0;
+	next = f->clock + f->booked - c->booked - weighted(tenant, ROTA_FAIR_SLICE_NS);
+	return vtime_before(tag, next) ? next - tag : 0;
+}
+
+/*
+ * A CPU of the domain that serves the tenant furthest ahead there, from this one's place on; ROTA_NONE: none is known.
+ * One that no longer does is not looked at again.
+ */
+static __always_inline u32 fair_hint(struct cpu_ctx *own, u32 domain)
+{
+	struct fair_domain *d = fair_domain(domain);
+	u32 ahead = d ? d->ahead : ROTA_NONE;
+	struct fair_place *place = fair_place(domain, ahead);
+	u64 seen = place ? place->gives_way : 0;
+	struct cpu_ctx *c;
+	u32 seat;
+
+	if (!d || !seen)
+		return ROTA_NONE;
+	seat = __builtin_ctzll(seen & -own->bit ?: seen);
+	barrier_var(seat); /* the compiler knows that it is small, the verifier does not */
+	c = cpu_ctx(d->cpus[seat % ROTA_FAIR_BITS]);
+	if (!c)
+		return ROTA_NONE;
+	if (c->gives_way && c->served == ahead)
+		return c->number;
+	fair_shows(c, place, false);
+	return ROTA_NONE;
+}
+
+/* The CPU to look at after `i` others for one that gives way; ROTA_NONE: none. */
+static __always_inline u32 fair_candidate(struct cpu_ctx *own, u32 i)
+{
+	if (!i)
+		return own->number;
+	if (i > FAIR_HINTS)
+		return own->sampled = (own->sampled + 1) % nr_host_cpus;
+	return fair_hint(own, (own->domain + i - 1) % (settings.nr_domains ?: 1));
+}
+
+/*
+ * A CPU that a thread with this tag may take from another tenant, and that nobody else takes: its own, the one that
+ * its domain or another one knows to be furthest ahead, or one of a few others.
+ */
+__noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag)
+{
+	struct cpu_ctx *own = cpu_ctx(cpu), *best = NULL;
+	u32 i, found = ROTA_NONE;
+	u64 most = 0;
+
+	if (!own)
+		return ROTA_NONE;
+	bpf_for (i, 0, 1 + FAIR_HINTS + FAIR_SAMPLES) {
+		u32 other = fair_candidate(own, i);
+		struct cpu_ctx *c = cpu_ctx(other);
+		u64 ahead = c ? runs_ahead(c, tenant_id, tag) : 0;
+
+		if (ahead <= most || !may_run_on(p, other))
+			continue;
+		most = ahead;
+		best = c;
+		found = other;
+		if (!i)
+			break;
+	}
+	if (!best || !__sync_lock_test_and_set(&best->gives_way, 0))
+		return ROTA_NONE;
+	fair_shows(best, fair_place(best->domain, best->served), false);
+	return found;
+}
+
+#endif /* ROTA_YIELD_BPF_H */
