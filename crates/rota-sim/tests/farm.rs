@@ -1,5 +1,7 @@
 //! The farm: that it finds what is planted, that what it runs goes the same way each time, and a short pass of it.
 
+mod known;
+
 use rota_sim::farm::{self, Verdict};
 use rota_sim::rota::{CANARIES, Code};
 
@@ -40,15 +42,10 @@ fn a_seed_goes_the_same_way_again() {
     assert_ne!(one, other);
 }
 
-/// With these a mistake of the scheduler's, or of a check's, was found that no smaller test shows.
+/// The seeds of `found.toml` with which a mistake of the scheduler's, or of a check's, was found.
 #[test]
 fn what_was_found_once_is_not_found_again() {
-    const SEEDS: [u64; 36] = [
-        45, 49, 70, 213, 237, 369, 535, 1717, 2710, 6036, 8750, 12_600, 15_871, 22_966, 34_832, 42_871,
-        47_680, 50_667, 61_775, 63_500, 75_302, 75_346, 78_287, 79_700, 88_948, 125_579, 133_722, 310_848,
-        316_458, 321_886, 407_963, 427_314, 516_804, 708_125, 808_285, 2_515_278,
-    ];
-    for seed in SEEDS {
+    for seed in known::seeds() {
         let verdict = farm::run(seed, &Code::REAL);
         assert!(verdict.finding.is_none(), "{}", shown(&verdict));
     }
