@@ -284,7 +284,7 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 	follow_promise(q, tenant->promised_from);
 	q->nr_running++;
 	q->account.dispatches++;
-	/* Of who is bound where its tenant has no slot nothing is promised, if nobody else of it waits. */
+	/* A thread bound where its tenant has no slot is promised nothing, if no other thread of the tenant waits. */
 	if (is_monitors(tenant, queue) || (tenant->promised_from && is_in_background(c) && !q->waiting)) {
 		q->blackout_since = 0;
 	} else if (q->nr_running == 1 && q->blackout_since) {
@@ -301,8 +301,8 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 }
 
 /*
- * Somebody else of the owner uses its slot: what was before is over, and counts if a tenant is given; no time from
- * `now` on is a blackout.
+ * Another thread of the owner uses its slot. The blackout until now is over, and counts if a tenant is given. No time
+ * from `now` on is a blackout.
  */
 __noinline int blackout_restarts(u32 queue, u32 tenant_id, u64 now)
 {

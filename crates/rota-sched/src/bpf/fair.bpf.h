@@ -48,8 +48,8 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
 }
 
 /*
- * By how much a front of another domain has to come before: its data are in that one's cache. If it has waited for a
- * rotation already, as when its line's CPUs are all reserved, it comes before one that has about the same tag.
+ * By how much a front of another domain has to come before: its data are in that domain's cache. A front that has
+ * waited for a rotation comes before one with about the same tag, as its line's CPUs may all be reserved.
  */
 static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct cpu_ctx *c, struct task_ctx *t)
 {
@@ -59,10 +59,10 @@ static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct 
 }
 
 /*
- * The tenant whose task, among the first of a line, or of those bound here, may run here and comes before all that this
- * pick has seen; the pick is bound by it from now on. ROTA_NONE: there is none. A line is ordered by clocks, and the
- * tags are known only now, with what is booked. Who has a clock in the line that has gone on is sent to its place; of
- * those bound here each once, else the first of many siblings would go behind the others at each look.
+ * The tenant whose task comes before all that this pick has seen, among the first of a line, or of those bound here.
+ * The pick is bound by it from now on. ROTA_NONE: there is none. A line is ordered by clocks; tags are known only now,
+ * with what is booked. A task whose tenant's clock has gone on is sent to its new place. A bound task is sent there
+ * once, so that its siblings' turns come.
  */
 __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 {
@@ -152,8 +152,8 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 }
 
 /*
- * Whether anyone waits that a CPU of the tenant could take, or somebody of another tenant has a short time ago: what is
- * found then has to be known.
+ * Whether a thread waits that a CPU of the tenant could take, or a thread of another tenant has waited a short time
+ * ago.
  */
 __noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
 {
@@ -238,7 +238,7 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 
 	if (!c)
 		return false;
-	/* A thread that was on its way while its tenant's front was taken is found at the end of that one's turn. */
+	/* A thread on its way while its tenant's front was taken is found at the end of that front's turn. */
 	if (c->lasting != ROTA_NONE)
 		fair_promote(c->domain, c->lasting);
 	give_fronts();

@@ -9,10 +9,10 @@
 #include "yield.bpf.h"
 
 /*
- * The CPU for a thread that waits, at which or at whose domain it waits: one that idles, or gives way to it, and is
- * told; or else its own. One that wakes has been sent to an idle CPU if there was one. If its own idles still because a
- * sibling that woke at the same time is on its way there, it looks further. A CPU that has found nobody is about to
- * idle without one that became a shared tenant's while it ran there, and is told of it.
+ * The CPU at which, or in whose domain's line, a thread waits. It is an idle CPU or one that gives way, which is told,
+ * or else the thread's own. A waking thread was sent to an idle CPU if there was one. Its own CPU may seem idle while a
+ * sibling is on its way there: then it looks further. A thread that becomes a shared tenant's as it runs is queued
+ * while its CPU is about to idle (SCX_ENQ_LAST): that CPU is told.
  */
 static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u64 enq_flags, bool *is_told)
 {
@@ -74,7 +74,7 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	return DSQ_SHARED(c->domain);
 }
 
-/* One that waits already, bound to a CPU, and is changed as it waits keeps its place: see place_in_line. */
+/* A bound thread that is changed as it waits keeps the place. */
 static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
 {
 	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && vtime_before(tag, t->tag)) {
@@ -107,7 +107,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	tag = t->tag;
 	t->tag = f->clock;
 	cpu = fair_cpu(p, t, enq_flags, &is_told);
-	place_among_siblings(p, t, q); /* before it is noted that it waits: only who has not waited yet is new */
+	place_among_siblings(p, t, q); /* before it is noted that it waits: a new one has not waited yet */
 	dsq = fair_stand(p, t, t->m.tenant, cpu);
 	if (waits)
 		keep_place(t, dsq, tag);
@@ -115,7 +115,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
 	if (!is_told)
 		tell_new_idle_cpu(p, dsq);
-	/* One that was overdue already before it was changed is called by nobody again. */
+	/* An overdue thread keeps the place: no later call would move it there. */
 	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS,
 			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
 	return 0;

@@ -8,7 +8,7 @@
 
 #include "fair.bpf.h"
 
-/* Nobody waits in any line. */
+/* No thread waits in any line. */
 static __always_inline void nobody_overdue(struct cpu_ctx *c)
 {
 	c->pinned.left_ns = c->background.left_ns = c->shared.left_ns = 0;
@@ -52,8 +52,8 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 }
 
 /*
- * The floor, in unreserved time, which ends with the next slot. Who is bound here comes first, but not twice: where
- * there is a ms every now and then, that line could use it alone.
+ * The floor, in unreserved time, which ends with the next slot. The pinned line comes first, but not twice in a row: it
+ * could use alone a ms that comes every now and then.
  */
 __noinline bool serve_floor(u32 cpu)
 {
@@ -71,12 +71,12 @@ __noinline bool serve_floor(u32 cpu)
 	       (!first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end));
 }
 
-/* The least time from one grant to the next for those who have starved. */
+/* The least time from one grant to the next for threads that have starved. */
 #define STARVING_WAIT_MIN_NS (ROTA_PINNED_GRANT_NS * 100 / ROTA_STARVING_PART)
 
 /*
- * The time from one such grant to the next in a line: all who wait there have a turn within a round, as in the floor.
- * It gets no longer while somebody starves there, though ever fewer wait.
+ * The time from one such grant to the next in a line. All threads that wait there have a turn within a round, as in the
+ * floor. It gets no longer while a thread starves there, though ever fewer wait.
  */
 static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct floor *floor, u32 line)
 {
@@ -88,7 +88,7 @@ static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct f
 	return floor->starving_wait ? min_time(floor->starving_wait, wait) : wait;
 }
 
-/* Those who have starved in the background's line come first there, in the order in which they came. */
+/* Starved threads of the background line come first there, in the order in which they came. */
 __noinline int call_background(u32 cpu)
 {
 	call_overdue(DSQ_BACKGROUND(cpu));
@@ -96,9 +96,9 @@ __noinline int call_background(u32 cpu)
 }
 
 /*
- * Whether somebody has starved in a line that has had no turn for long, but for such grants. Where slots follow one
- * another nobody looks at it, so that who has come just now may be the first in seconds; when that one will have
- * starved is noted.
+ * Whether a thread has starved in a line that has had no turn for long, but for such grants. Where slots follow one
+ * another the line is not looked at, and its first thread may have come just now. It is noted since when that thread
+ * waits.
  */
 static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 {
@@ -121,14 +121,14 @@ static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 	return true;
 }
 
-/* The grant is for all who have starved in the line, until it is used up. */
+/* The grant is for all starved threads of the line, until it is used up. */
 static __always_inline bool starves_on(struct cpu_ctx *c, u32 cpu)
 {
 	return c->starving && c->now - line_waits_since(c, cpu, c->starving - 1) > ROTA_STARVING_NS &&
 	       serve_overdue(cpu, c->starving - 1, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
 }
 
-/* Who has starved for seconds, for want of unreserved time, takes a turn from anyone. */
+/* A line that has starved for seconds, for want of unreserved time, takes a turn from any slot. */
 __noinline bool serve_starving(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);

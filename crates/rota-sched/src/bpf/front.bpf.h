@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fronts: of each shared tenant that waits in a domain one thread is in the domain's line, and the others wait behind
- * it in their tenant's queue. Whoever takes it from there makes the next one the front; where it goes otherwise, the
- * next CPU that serves shared tenants does.
+ * Fronts. Of each shared tenant that waits in a domain one thread is in the domain's line. The others wait behind it in
+ * their tenant's queue. The CPU that takes the front makes the next thread the front. If the front leaves otherwise,
+ * the next CPU that serves shared tenants does.
  */
 #ifndef ROTA_FRONT_BPF_H
 #define ROTA_FRONT_BPF_H
@@ -34,8 +34,8 @@ static __always_inline void lacks_front(u32 domain, u32 tenant)
 }
 
 /*
- * The task may have been its tenant's front, and goes without being taken from the line: it has been changed, or a
- * CPU has taken it for somebody else. Returns whether one waits behind it, who is behind nobody then.
+ * The task may have been its tenant's front, and leaves the line without being taken from it. It was changed, or a CPU
+ * took it for another tenant. Returns whether threads wait behind it, which have no front then.
  */
 static __always_inline bool front_is_gone(struct task_ctx *t)
 {

@@ -9,15 +9,16 @@
  *
  * No hand-over is lost. All writes here are atomic and ordered like the statements, on every processor.
  *
- * - Who asks writes `wanted_by` and then looks at `claimed_by` again; who lets go clears `claimed_by` and then looks at
- *   `wanted_by`. One of the two sees the other.
- * - Who lets go is in the middle of taking the thread off the CPU: it is queued only a moment later. But the kick goes
- *   out when the run queue's lock is free again, which is after that.
- * - Who claims a vCPU just then finds it free and its queue empty. It sees from the queue's counts, which changed
- *   before, that a thread would run and does not, and looks again after a moment (look_again), then after twice that,
- *   and so on to the end of the slot. The same if a thread is on its way into the queue because it woke up.
- * - Who queues a thread and finds that a slot has begun elsewhere tells that CPU (tell.bpf.h). If it does not find it,
- *   the slot's CPU comes to look after the counts have changed.
+ * - Publish, then look: a CPU that asks writes `wanted_by`, and then looks at `claimed_by` again. A CPU that lets go
+ *   clears `claimed_by`, and then looks at `wanted_by`.
+ * - A CPU that lets go is taking the thread off: the thread is queued only a moment later. The kick goes out when the
+ *   run queue's lock is free again, which is after that.
+ * - A CPU that claims a vCPU just then finds it free and its queue empty. It sees from the queue's counts, which
+ *   changed before, that a thread would run and does not. So it looks again after a moment (look_again), then after
+ *   twice that, and so on to the end of the slot. It does the same for a thread that woke up and is on its way into the
+ *   queue.
+ * - A CPU that queues a thread and finds that a slot has begun elsewhere tells that slot's CPU (tell_slot). If it finds
+ *   none, the slot's CPU comes to look after the counts have changed.
  *
  * A higher class may take the CPU from a thread at any moment. The thread then goes back into its queue, and its vCPU
  * is let go of (gives_way). Kernels before 6.19 cannot do the first, so there it is let go of when the slot is over,
@@ -41,7 +42,10 @@ static __always_inline u32 vcpu_entry(const struct rota_tenant *tenant, u32 inde
 	return tenant->first_queue + index + (tenant->kind == ROTA_KIND_VM);
 }
 
-/* The vCPU can be claimed by others from now on; who has asked for it is told. Nothing happens without that claim. */
+/*
+ * The vCPU can be claimed by other CPUs from now on, and a CPU that has asked for it is told. Nothing happens without
+ * that claim.
+ */
 __noinline int let_go(u32 entry, u32 claim)
 {
 	struct queue_ctx *v = queue_ctx(entry);
@@ -56,7 +60,10 @@ __noinline int let_go(u32 entry, u32 claim)
 	return 0;
 }
 
-/* The CPU waits for who has the vCPU to let go of it. One that asks for its slot goes before one that does not. */
+/*
+ * The CPU waits until the vCPU's holder lets go of it. A CPU that asks for its slot goes before one that asks for the
+ * second level.
+ */
 static __always_inline void ask(struct queue_ctx *v, u32 claim)
 {
 	u32 before = v->wanted_by;
@@ -132,7 +139,7 @@ __noinline bool claim_vcpu(u32 cpu, u32 entry, u32 level)
 	}
 	c->claimed = entry;
 	c->claim = claim;
-	/* The slot's CPU remembers where it is and then looks who has it: if that was before this claim, we see it. */
+	/* Publish, then look: the slot's CPU writes `trailing`, and then looks at the claim. */
 	if (level != ROTA_LEVEL_SECOND || !has_moved_on(v, c->slot_generation, cpu))
 		return true;
 	unclaim(c, entry);

@@ -45,7 +45,7 @@ static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
 {
 	if (is_unwanted(c))
 		return true;
-	__sync_lock_test_and_set(&c->unwanted, 1); /* before it is looked, as `dozes` is */
+	__sync_lock_test_and_set(&c->unwanted, 1); /* publish, then look, as with `dozes` */
 	if (!anyone_waits(cpu))
 		return true;
 	c->unwanted = 0;
@@ -58,7 +58,7 @@ static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
  */
 static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
 {
-	/* Said first, looked at after: who queues a thread for a slot here counts it first, and then looks. */
+	/* Publish, then look; a waker's end is is_wanted. */
 	__sync_lock_test_and_set(&c->dozes, 1);
 	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && slots_are_unwanted(c, cpu))
 		return true;
@@ -67,10 +67,9 @@ static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
 }
 
 /*
- * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue that was looked at:
- * whoever put it there counted it before, and has then seen this CPU as busy. Or this CPU idled, was told of somebody
- * whom another one had taken, and is in the kernel's mask of idle CPUs again only after this: nobody was told of who
- * was counted a moment ago.
+ * When a CPU that idles looks again, besides for its slots. A thread may be on its way into a queue at which the CPU
+ * has looked. Its waker counted it, and then saw the CPU busy. A CPU that was told in vain is in the kernel's mask of
+ * idle CPUs again only after this. Until then no waker's end of publish, then look finds it.
  */
 static __always_inline void look_while_idle(struct cpu_ctx *c, u32 cpu)
 {

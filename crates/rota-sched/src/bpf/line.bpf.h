@@ -19,7 +19,7 @@
 
 #include "shares.bpf.h"
 
-/* Counts those who wait in a dispatch queue. */
+/* Counts the threads that wait in a dispatch queue. */
 __noinline int count_waiting(u64 dsq, u32 change)
 {
 	struct fair_domain *d;
@@ -59,8 +59,8 @@ static __always_inline void waits_no_more(struct task_ctx *t)
 }
 
 /*
- * A task that has waited since then is about to be put into a CPU's line, perhaps from another CPU's. It has waited
- * for this line as well, if that had no turn meanwhile: else who is sent from CPU to CPU would wait for ever.
+ * A task that waits since then is about to be put into a CPU's line, perhaps from another CPU's. It keeps the place:
+ * its wait counts for this line as well, from the line's last turn on.
  */
 __noinline int brings_wait(u64 dsq, u64 since)
 {
@@ -154,9 +154,9 @@ static __always_inline void line_has_turn(struct floor *floor, u64 now)
 #define LINE_MAX 1024
 
 /*
- * With what tag a task stands in a line, by which its tenant has had so much. Who is overdue comes before all that are
- * not, in the order in which they came: a tenant of little weight is not to wait, where next to nothing is left, until
- * the kernel's watchdog thinks its threads forgotten. It is charged for that turn as for any other.
+ * The tag of a task in a line, where its tenant's clock has that tag. An overdue task comes before all that are not, in
+ * the order in which they came. So a tenant of little weight does not wait, where next to nothing is left, until the
+ * kernel's watchdog thinks its threads forgotten. The turn is charged as any other.
  */
 static __always_inline u64 tag_in_line(struct task_ctx *t, u64 tag, u64 now)
 {
@@ -164,7 +164,7 @@ static __always_inline u64 tag_in_line(struct task_ctx *t, u64 tag, u64 now)
 	return t->overdue ? t->queued_since - OVERDUE_FIRST : tag;
 }
 
-/* Who has become overdue in a dispatch queue, be it behind a front, goes to its head. */
+/* Calls the threads of a dispatch queue that have become overdue to its head, also those behind a front. */
 static __always_inline void call_overdue(u64 dsq)
 {
 	u64 now = bpf_ktime_get_ns();

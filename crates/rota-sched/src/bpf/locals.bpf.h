@@ -46,9 +46,9 @@ static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct ro
 }
 
 /*
- * Whether a thread may come that its next slot here would serve, though none is queued: for a vCPU that migrates
- * any that would run, be it on another CPU now; for others one that is on its way into the queue and may have been
- * sent to another of the tenant's CPUs. Marks what that one will look for.
+ * Whether a thread may come that its next slot here would serve, though none is queued. For a vCPU that migrates that
+ * is any runnable thread, perhaps on another CPU now. For others it is a thread on its way into the queue, sent to
+ * another of the tenant's CPUs. The dozing mark is left for its waker.
  */
 static __always_inline bool may_come(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant)
 {

@@ -234,13 +234,13 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 		u32 queue = t->m.queue;
 
 		settle_membership(p, t, now);
-		becomes_runnable(p, t, now); /* who came by no enqueue of ours */
+		becomes_runnable(p, t, now); /* a thread that came by no enqueue of ours */
 		if (t->m.queue != queue)
 			c->overtaken = true; /* it was somebody else's when it was chosen */
 	}
 	/*
-	 * Who starts without a decision has waited in this CPU's own queue for another class to leave, if for anything.
-	 * One whose cgroup or affinity is changed stops and runs again at once.
+	 * A thread that starts without a decision may have waited in this CPU's own queue for another class to leave. A
+	 * thread whose cgroup or affinity is changed stops and runs again at once.
 	 */
 	cause = c->other_since && !c->decided && now - c->other_since > ROTA_LATE_MIN_NS ? ROTA_CAUSE_HIGHER_CLASS
 											 : ROTA_CAUSE_ROTA;
@@ -302,7 +302,7 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 	settle_other(c, cpu, now);
 	if (idle) {
 		fair_ends(c);
-		/* Said first, looked at after: who puts a thread where this CPU takes it from counts it first. */
+		/* Publish, then look; a waker's end is tell_new_idle_cpu. */
 		__sync_lock_test_and_set(&c->level, ROTA_LEVEL_IDLE);
 		c->idle_since = now;
 		if (may_miss(c))

@@ -33,8 +33,8 @@ static __always_inline void close_lines(struct bpf_cpumask *open)
 }
 
 /*
- * Makes the masks anew, for the table of a buffer; ROTA_NONE: for none. A CPU that is offline is in neither: nobody
- * serves who would wait for it. When CPUs come or go the scheduler ends, and begins anew.
+ * Makes the masks anew, for the table of a buffer; ROTA_NONE: for none. A CPU that is offline is in neither, as it
+ * would serve no thread that waits for it. When CPUs come or go the scheduler ends, and begins anew.
  */
 static __always_inline s32 make_masks(u32 buffer)
 {

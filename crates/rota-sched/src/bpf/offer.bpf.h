@@ -97,8 +97,8 @@ static __always_inline bool is_mark_taken(struct cpu_ctx *c)
 }
 
 /*
- * That nobody waits for one of this CPU's slots was found, and holds until the CPU is told of somebody, as it is of
- * every thread that may wait for a slot here, or another table is in force.
+ * No thread was found to wait for this CPU's slots. That holds until another table is in force, or the CPU is told of a
+ * thread. It is told of each that may wait for a slot here.
  */
 static __always_inline bool is_unwanted(const struct cpu_ctx *c)
 {
@@ -111,7 +111,7 @@ static __always_inline bool is_unwanted(const struct cpu_ctx *c)
 /* A thread that has been counted may wait for one of the CPU's slots. Whether it idles without a timer, perhaps. */
 static __always_inline bool is_wanted(struct cpu_ctx *c)
 {
-	/* What was counted before is ordered before what is read from now on: see dozes_off. */
+	/* The waker's end of publish, then look: see dozes_off. */
 	if (c->unwanted)
 		__sync_lock_test_and_set(&c->unwanted, 0);
 	return c->dozes;

@@ -57,8 +57,8 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 }
 
 /*
- * Runs vCPU `index` of a tenant, if no other CPU does. The tenant may grow meanwhile: who has claimed the vCPU looks
- * for its entry again, so that the loader's word is the end of claims by the former one.
+ * Runs vCPU `index` of a tenant, if no other CPU does. The tenant may grow meanwhile, and the vCPU have another entry.
+ * So the CPU looks for the entry again after its claim, and the loader's word ends claims by the former one.
  */
 __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
 {
@@ -86,7 +86,7 @@ static __always_inline void look_again(struct cpu_ctx *c)
 {
 	struct queue_ctx *owner = queue_ctx(c->slot_queue);
 
-	/* After unclaim: whoever lets go of the vCPU, or queues a thread, has changed the counts before. */
+	/* After unclaim: a CPU that lets go of the vCPU, or queues a thread, has changed the counts before. */
 	if (!owner || !queue_waits(owner) || nr_waiting(DSQ_QUEUE(c->slot_queue)) > 0) {
 		c->looks_since = 0;
 		return;
@@ -106,7 +106,7 @@ __noinline bool serve_owner(u32 cpu)
 	tenant = tenant_of(c->slot_tenant);
 	if (!tenant)
 		return false;
-	/* Marked first, looked at again after: a waker does the two in the opposite order. */
+	/* Publish, then look: the mark, and the queue once more; a waker's end is tell_others. */
 	if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end) ||
 	    (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot_index) &&
 	     serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end))) {

@@ -82,7 +82,10 @@ __noinline u64 dsq_of(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vc
 	if ((may_run_on(p, cpu) && is_home(tenant_id, sole, cpu, buffer)) || /* which finds one among hundreds, too */
 	    some_home(p, tenant_id, sole, 0, buffer) != ROTA_NONE)
 		return DSQ_QUEUE(queue);
-	/* Its tenant has nothing here: what others leave. Who is held for a moment may hold up others by that. */
+	/*
+	 * Its tenant has nothing here: what others leave. A thread that is held for a moment may hold up others by
+	 * that.
+	 */
 	return is_held(p) ? pinned_dsq(p, buffer) : background_dsq(p, buffer);
 }
 
@@ -113,11 +116,9 @@ __noinline u64 idle_pinned_dsq(struct task_struct *p __arg_trusted, u32 tenant_i
 }
 
 /*
- * The task's place in the queue: siblings share by thread weight, the threads of background tenants carry their
- * tenant's time, no further ahead or behind than a quantum. Those bound to a CPU that is not for them come from
- * several tenants, whose times have nothing to do with each other: they take turns. One that waits in such a line, and
- * whose affinity or cgroup is changed, keeps its place: a program that changes them again and again would keep it
- * waiting for ever.
+ * The task's place in its queue or line. Siblings share by thread weight. Threads of background tenants carry their
+ * tenant's time, no further ahead or behind than a quantum. Pinned threads come from several tenants, whose times have
+ * nothing to do with each other: they take turns. A thread that is changed as it waits keeps the place.
  */
 static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 dsq,
 					 u64 now)

@@ -24,9 +24,9 @@ static __always_inline bool is_rehomed(struct task_ctx *t, u64 dsq, bool is_shar
 }
 
 /*
- * A waiting task is about to be sent to another queue: the one that it leaves counts it no more, or a queue without a
- * thread would seem to wait. The new one counts it when it runs. The task's own record changes only under its run
- * queue's lock, which is not held here; so `left` says what was done, and whoever clears it puts the counts right.
+ * A waiting task is about to be sent to another queue. The queue that it leaves counts it no more, and the new one
+ * counts it when it runs. The task's record changes only under its run queue's lock, which is not held here. So `left`
+ * says what was done, and the CPU that clears it puts the counts right.
  */
 static __always_inline void leave_queue(struct task_ctx *t, u32 queue, u64 now)
 {
@@ -73,14 +73,14 @@ __noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	is_called = t->overdue;
 	front_is_gone(t);
 	target = fair_stand(p, t, tenant_id, open != ROTA_NONE ? open : scx_bpf_task_cpu(p));
-	if (target == dsq) /* it stays in its place there, where it is called once it is overdue */
+	if (target == dsq) /* it keeps the place, also as an overdue thread */
 		t->overdue = is_called;
 	return target;
 }
 
 /*
- * Where a task belongs that waits in a dispatch queue. One that waits with others on a CPU that somebody serves stays
- * there: another one would be drawn each time, where it would come before all who wait.
+ * Where a task belongs that waits in a dispatch queue. A task that waits on a CPU that may serve it keeps the place
+ * there: any other would be drawn anew at each look.
  */
 __noinline u64 belongs_to(struct task_struct *p __arg_trusted, u32 tenant_id, u32 vcpu, u32 queue, u64 dsq)
 {

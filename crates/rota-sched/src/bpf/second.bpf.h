@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The second level: what slots leave goes to uncapped reserved tenants, on the CPUs of their slots, and is shared among
- * them as what is left then is among tenants without a reservation (shares.bpf.h). A tenant's clock is what it has had
- * beyond its slots, on all CPUs together, by what it has reserved; of those who wait on a CPU the one whose clock is
- * furthest behind has the next turn, or interrupts the present one if it is a minimum slice behind that.
+ * The second level: what slots leave goes to uncapped reserved tenants, on the CPUs of their slots. It is shared as
+ * what is left then is among tenants without a reservation (shares.bpf.h). A tenant's clock is what it has had beyond
+ * its slots, on all CPUs together, by what it has reserved. Of the vCPUs that wait on a CPU the one whose clock is
+ * furthest behind has the next turn. It interrupts the present one if it is a minimum slice behind that.
  *
- * There is no line and no virtual time of the system: who waits on a CPU is one of a few that the table names, and each
- * is asked. Nobody there is further behind the one furthest ahead than ROTA_FAIR_CREDIT_NS: what is beyond that it is
- * forgiven, on this CPU alone. Neighbours elsewhere have had something else.
+ * There is no line and no virtual time of the system. The table names the few vCPUs that may wait on a CPU, and each is
+ * asked. None there is further behind the one furthest ahead than ROTA_FAIR_CREDIT_NS. What is beyond that it is
+ * forgiven, on this CPU alone: neighbours elsewhere have had something else.
  */
 #ifndef ROTA_SECOND_BPF_H
 #define ROTA_SECOND_BPF_H
@@ -65,7 +65,9 @@ static __always_inline bool second_goes_on(struct cpu_ctx *c, u32 local)
 	return local == c->second_local && c->level == ROTA_LEVEL_SECOND && c->now < c->second_until;
 }
 
-/* Whose turn it is of those who wait on this CPU and were not tried in vain; ROTA_NONE: nobody's. */
+/*
+ * The local vCPU whose turn it is, of those with a thread that waits and that were not tried in vain; ROTA_NONE: none.
+ */
 __noinline u32 next_local(u32 cpu, u64 tried)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);

@@ -37,8 +37,8 @@
 #define ROTA_FLOOR_GRANT_NS 5000000ULL
 #define ROTA_FLOOR_WAIT_NS  1000000000ULL
 /*
- * All who wait in one line of the floor have a turn within so much waiting, and as long again for the grants themselves
- * where time is short: before the kernel's watchdog thinks them forgotten.
+ * All threads that wait in one line of the floor have a turn within so much waiting. Where time is short the grants
+ * themselves take as long again. That is before the kernel's watchdog thinks them forgotten.
  */
 #define ROTA_FLOOR_ROUND_NS 10000000000ULL
 /* The system's threads that may run on this CPU only, which is not its own: the same with shorter turns. */

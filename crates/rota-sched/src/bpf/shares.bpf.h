@@ -29,7 +29,7 @@ static __always_inline struct fair_place *fair_place(u32 domain, u32 tenant)
 	return tenant < settings.nr_tenants ? bpf_map_lookup_elem(&places, &index) : NULL;
 }
 
-/* How many threads of a shared tenant would run, be it one too many: each vCPU of a VM has a queue of its own. */
+/* How many threads of a shared tenant would run, perhaps one too many: each vCPU of a VM has a queue of its own. */
 static __always_inline u32 fair_threads(const struct rota_tenant *tenant, const struct fair_ctx *f)
 {
 	const struct queue_ctx *q = queue_ctx(tenant->first_queue);
@@ -74,9 +74,9 @@ __noinline u64 fair_v(u32 domain)
 }
 
 /*
- * What a domain's virtual time was a while ago is remembered, and other domains are caught up with. That goes on while
- * it stands, too: one whom CPUs served without need for anyone else, as it alone may run there or weighs little, has
- * taken it far ahead, and who comes then, with that time for a clock, would wait until all others are there.
+ * Remembers what a domain's virtual time was a while ago, and catches up with other domains, also while that time
+ * stands. A tenant that weighs little, or that alone may run on a CPU, takes the time far ahead. With each reading all
+ * other clocks follow, so that a tenant that comes then, with that time for a clock, does not wait for them.
  */
 static __always_inline void remember(struct fair_domain *d, u32 domain, u64 now)
 {
@@ -105,7 +105,7 @@ static __always_inline void fair_loses_queue(u32 vm)
 		__sync_fetch_and_sub(&f->backlog, 1);
 }
 
-/* A tenant of which nobody would run has come back: it has no claim to what it left. */
+/* A tenant without a runnable thread has one again: it has no claim to the time that it left. */
 __noinline int fair_joins(u32 cpu, u32 tenant)
 {
 	struct fair_ctx *f = fair_ctx(tenant);
@@ -251,7 +251,7 @@ __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 	if (c->lasting != tenant_id)
 		fair_shows(c, fair_place(c->domain, c->lasting), false);
 	if (is_shared) {
-		/* Who is changed as it runs goes on with its turn: its siblings would wait for ever else. */
+		/* A thread that is changed as it runs keeps the place: its turn goes on. */
 		if (!c->resumes || c->lasting != tenant_id)
 			c->served_since = now;
 		c->served = c->lasting = tenant_id;

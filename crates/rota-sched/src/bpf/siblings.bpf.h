@@ -29,10 +29,9 @@ static __always_inline u64 quantum(u32 siblings)
 }
 
 /*
- * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum, whoever
- * slept, or had the CPU while nobody else wanted it. Who is new is a ms behind: before those that wait, ever more
- * processes of a script would keep them waiting for ever. So it is placed once: one whose affinity changes as it waits
- * keeps its place.
+ * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum. A new
+ * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. It is placed once:
+ * a thread that is changed as it waits keeps the place.
  */
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {
@@ -58,8 +57,8 @@ static __always_inline u64 crowd_until(struct cpu_ctx *c, u32 queue, u64 until)
 }
 
 /*
- * The same for who waits for slots of a tenant, as one begins: of many siblings in a small share each would have its
- * turn by what it has used, a quantum more or less, and that may be half a minute of slots for each second of turns.
+ * The same for threads that wait for slots of a tenant, as a slot begins. Siblings take turns by what each has used, a
+ * quantum more or less. In a small share a second of their turns may take half a minute of slots.
  */
 __noinline int call_siblings(u32 tenant_id)
 {

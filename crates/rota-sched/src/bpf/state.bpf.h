@@ -62,7 +62,7 @@ struct fair_ctx {
 	u64 clock;   /* its service by its weight */
 	u64 booked;  /* the same of what CPUs are about to give it */
 	u32 backlog; /* of a VM: queues with a thread that is runnable or running */
-	u64 called;  /* when those were last looked for who are overdue behind a front, or in its slots */
+	u64 called;  /* when overdue threads were last looked for, behind a front or in its slots */
 	u64 second;  /* a reserved tenant's clock: what it had beyond its slots, by what it reserves */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
@@ -76,10 +76,10 @@ struct fair_domain {
 	u64 v_before; /* a credit's length before that at least */
 	u64 remembered;
 	u64 waited;	  /* when a thread was last sent to wait here */
-	u64 waited_other; /* the same of other tenants than that one's */
+	u64 waited_other; /* the same of a thread of another tenant than the last */
 	u32 waiter;	  /* that tenant */
 	u32 ahead;	  /* of the tenants served here the one that is furthest ahead: a hint */
-	u64 called;	  /* when those were last looked for who are overdue */
+	u64 called;	  /* when overdue threads were last looked for */
 	u32 lacks_front;  /* a tenant that waits without one, and 1; 0: none; ROTA_NONE: several: see front_is_gone */
 	/* Not where all look for the times. At most so many wait that were sent to wait here: see line.bpf.h */
 	u32 waiting __attribute__((aligned(ROTA_CACHE_LINE)));
@@ -99,11 +99,11 @@ struct fair_place {
 struct floor {
 	u64 left_ns;	   /* of its grant; 0: it has none now */
 	u64 turned;	   /* when it had its last turn */
-	u64 served;	   /* when it had a turn, or nobody, or before, as who came next waited already */
-	u64 starving_wait; /* from one grant to the next for who has starved there; 0: nobody has */
+	u64 served;	   /* when it had a turn or was empty; before that, if a thread brought its wait */
+	u64 starving_wait; /* from one grant to the next for starved threads; 0: none has starved */
 };
 
-/* Who waits on a CPU without a slot of its own. */
+/* Lines of a CPU whose threads have no slot there. */
 enum floor_line {
 	FLOOR_PINNED,
 	FLOOR_BACKGROUND,
@@ -166,9 +166,12 @@ struct cpu_ctx {
 	u32 second_local; /* the local vCPU that had the last turn; ROTA_NONE: none had */
 	u32 second_tenant;
 	u64 second_until; /* when that turn ends at the latest */
-	u64 second_most;  /* the clock of who is furthest ahead of those who wait */
+	u64 second_most;  /* the clock furthest ahead among the tenants that wait */
 	struct second_place second_places[ROTA_LOCALS_MAX];
-	/* Fair shares. What others look at: who is served, since when, and whether it was not asked yet to give way. */
+	/*
+	 * Fair shares. What other CPUs look at: the tenant served, since when, and whether the CPU was not asked yet to
+	 * give way.
+	 */
 	u32 number;
 	u32 domain;
 	u64 bit;     /* its own in its domain; 0 if there are more CPUs than bits */
@@ -192,12 +195,12 @@ struct cpu_ctx {
 	struct floor pinned;
 	struct floor shared;
 	u32 floor_line;			 /* which of the three the present turn is of, if it is the floor's */
-	u32 starving;			 /* the line with a grant for who has starved there, and 1; 0: none */
+	u32 starving;			 /* the line with a grant for starved threads, and 1; 0: none */
 	struct bpf_cpumask __kptr *both; /* scratch, of an operation that this CPU carries out: see idle_cpu_of */
 	/* Accounts. */
 	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
 	u64 idle_since;	  /* idle since then; 0: not now */
-	u64 missed_ns;	  /* idle, it looks for who may have been missed after so long; 0: it does not */
+	u64 missed_ns;	  /* idle, it looks for missed threads after so long; 0: it does not */
 	u64 interrupt_ns; /* the kernel's count when the present turn started */
 	u64 steal_ns;
 } __attribute__((aligned(ROTA_CACHE_LINE)));

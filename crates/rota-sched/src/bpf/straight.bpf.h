@@ -10,9 +10,9 @@
 #include "switch.bpf.h"
 
 /*
- * Whether a thread that wakes starts on the CPU that was picked for it, which idles, without a decision of that CPU.
- * That is what it would decide: nobody waits whom an idle CPU could take, or it has been told of them, and decides as
- * soon as the thread runs. A sibling that wakes meanwhile is not to take the CPU, too.
+ * Whether a waking thread starts on the idle CPU that was picked for it, without a decision of that CPU. That is what
+ * the CPU would decide, unless another thread waits that it could take. It has been told of such a thread, and decides
+ * as soon as this one runs. No sibling that wakes meanwhile takes the CPU, too.
  */
 static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx *t, u32 cpu)
 {
@@ -41,8 +41,8 @@ static __always_inline bool goes_straight_at_home(struct task_struct *p, struct 
 }
 
 /*
- * Whether a CPU that has just begun to serve somebody else, without a decision, has to decide because of its slot. In
- * a slot in which it has found nobody of the owner it has left what tells wakers to come to it.
+ * Whether a CPU that has begun to serve another tenant, without a decision, has to decide because of its slot. In a
+ * slot in which it has found no thread of the owner it has left a mark, and wakers come to it.
  */
 static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
 {
@@ -56,8 +56,8 @@ static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
 }
 
 /*
- * A thread starts without a decision: what one would have left behind. Somebody may have come to wait while the CPU was
- * on its way, which nobody could tell: then one follows.
+ * What a decision would have left behind, for a thread that starts without one. A decision follows if a thread has
+ * begun to wait while the CPU was on its way: its waker could not tell this CPU.
  */
 static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 now)
 {

@@ -12,9 +12,8 @@
 #include "wake.bpf.h"
 
 /*
- * Who idles without a timer on a CPU of the tenant sets one, as a thread waits that its next slot there may serve.
- * All of them are marked that may do so since nobody waited last; none of those is missed that look after the
- * thread was counted.
+ * A thread waits that the next slot of any of the tenant's CPUs may serve: CPUs that idle without a timer set one.
+ * Publish, then look: each of them has left a mark, or sees the thread's count.
  */
 __noinline int rouse_dozing(u32 tenant_id, u64 now)
 {
@@ -67,8 +66,8 @@ __noinline int pass_on(u32 tenant_id, u64 now)
 }
 
 /*
- * The CPU dozed in a slot, and a thread was sent to it. If it comes only when that slot is over, be it that interrupts
- * had it, another one is told: nobody else was.
+ * A thread was sent to this CPU, which dozed in a slot. If the CPU comes only after that slot, another one is told,
+ * since no other CPU was.
  */
 static __always_inline void pass_on_taken(struct cpu_ctx *c)
 {
@@ -101,8 +100,8 @@ static __always_inline bool idles_housekept(u32 cpu)
 }
 
 /*
- * The task has been counted where it waits, and no CPU was told. One may have begun to idle since one was last looked
- * for: before that it would have seen the count.
+ * The task has been counted where it waits, and no CPU was told. The waker's end of publish, then look: a CPU that has
+ * begun to idle meanwhile is found here, or sees the count.
  */
 __noinline int tell_new_idle_cpu(struct task_struct *p __arg_trusted, u64 dsq)
 {
@@ -120,9 +119,8 @@ __noinline int tell_new_idle_cpu(struct task_struct *p __arg_trusted, u64 dsq)
 }
 
 /*
- * A CPU that idled now serves somebody who may not be the one that it was told of: of a higher class, as when a slot
- * begins while a thread of a shared tenant is sent there, or one that came meanwhile and may run there only. Who waits
- * in a line, be it another's of which the CPU was told like this, would go on waiting though others idle.
+ * A CPU that idled serves another thread than the one of which it was told. That one has a higher level, or may run
+ * only there. If a thread waits in a line still, its own or another domain's, an idle CPU is told.
  */
 __noinline int pass_lines_on(u32 cpu)
 {
@@ -183,7 +181,7 @@ __noinline int tell_level(u32 cpu, u32 level)
 		c->overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	} else if (c->dozes || (!c->armed_ns && c->level == ROTA_LEVEL_IDLE)) {
-		/* So that it sets its timer for the slot, be it that it is only about to idle. */
+		/* So that it sets its timer for the slot, also if it is only about to idle. */
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return level;
@@ -210,9 +208,9 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 }
 
 /*
- * A CPU in whose slot for vCPU `index` of the tenant nobody of it runs, if a thread of it is queued at `now` and has
- * been counted. It is told if it may have found nobody before; if it has not come to its slot yet it will look, and see
- * at least the counts.
+ * Tells the CPU in whose slot vCPU `index` of the tenant does not run, once a thread of it has been counted. Publish,
+ * then look: a CPU that came to its slot before may have found no thread, and is told. A CPU that comes later looks,
+ * and sees the count.
  */
 __noinline int tell_slot(u32 tenant_id, u32 index, u64 now)
 {
@@ -230,7 +228,7 @@ __noinline int tell_slot(u32 tenant_id, u32 index, u64 now)
 	v = queue_ctx(vcpu_entry(tenant, index));
 	if (!c || !v)
 		return 0;
-	/* Reads, and orders what was counted before what is read from now on. */
+	/* Reads, and is the waker's barrier of publish, then look. */
 	claim = __sync_fetch_and_or(&v->claimed_by, 0);
 	table_look_up(cpu, now, &owner);
 	if (c->slot_vcpu == number && c->slot_start == owner.start_ns && c->slot_generation == owner.generation &&
@@ -283,9 +281,9 @@ __noinline int tell_new_home(struct task_struct *p __arg_trusted, u32 tenant_id,
 }
 
 /*
- * Tells those besides the CPU that the thread was sent to: slots that have begun since, or are marked by now. All of
- * it comes after the thread was counted; a CPU that sees neither the thread nor the count marks its slot before this
- * looks. `level` is the one at which it would run where it was sent to.
+ * Tells other CPUs than the one to which the thread was sent: slots that have begun since, or are marked by now. The
+ * waker's end of publish, then look: a CPU that does not see the count has marked its slot before this looks. `level`
+ * is the one at which the thread would run where it was sent to.
  */
 static __always_inline void tell_others(struct task_struct *p, struct task_ctx *t, u32 level, u64 now)
 {
@@ -319,7 +317,7 @@ static __always_inline void tell_others(struct task_struct *p, struct task_ctx *
 		if (cpu < nr_host_cpus)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	pass_on(m->tenant, now); /* whoever waits already may be served before it there, be it that it may run in few */
+	pass_on(m->tenant, now); /* the slot may serve another thread first, one that may run in few */
 }
 
 #endif /* ROTA_TELL_BPF_H */

@@ -8,7 +8,7 @@
 #include "front.bpf.h"
 #include "switch.bpf.h"
 
-/* The clocks by which newcomers join a line move with those who are served. */
+/* The clocks by which newcomers join a line move with the threads that are served. */
 static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t, struct queue_ctx *q)
 {
 	if (!q)
@@ -31,8 +31,8 @@ static __always_inline void charge_place(struct task_struct *p, struct task_ctx 
 }
 
 /*
- * Budgets and grants are charged for what ran until now before they decide who is next: it stops only afterwards, if it
- * would go on.
+ * Budgets and grants are charged for the thread that ran until now before they decide which is next. It stops only
+ * afterwards, if it would go on.
  */
 static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx *c, u32 cpu, u64 now)
 {
@@ -45,8 +45,8 @@ static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx
 }
 
 /*
- * A kernel thread that can run nowhere else goes on when its CPU is told to look around: at the head of the CPU's own
- * queue it would have to wait for the turn of whoever is chosen here.
+ * A kernel thread that can run nowhere else goes on when its CPU is told to look around. At the head of the CPU's own
+ * queue it would wait for the turn of the thread that is chosen here.
  */
 static __always_inline bool goes_on_anyway(struct cpu_ctx *c, u32 cpu, struct task_struct *prev, u64 now)
 {

@@ -12,9 +12,9 @@
 #define HOMES_TRIED 8
 
 /*
- * A hungry slot's CPU, for the task if there is one: its mark is taken. ROTA_NONE if no slot is hungry. A slot may be
- * over and marked still, if the CPU's timer is late: its mark is left to that CPU. The time is read after the mark was
- * seen, as a slot that has just begun would not be in force before.
+ * A hungry slot's CPU, for the task if one is given: its mark is taken. ROTA_NONE if no slot is hungry. A slot whose
+ * timer is late may be over and still marked: that mark is left to its CPU. The time is read after the mark, so that a
+ * slot that has just begun is in force.
  */
 static __always_inline u32 hungry_cpu(struct task_struct *p, u32 tenant_id)
 {
