@@ -8,9 +8,9 @@
  *   open          all others
  *
  * Other tasks are kept away from exclusive CPUs in three places: where a task is to wait (place.bpf.h), what a CPU
- * takes up (order.bpf.h), and which idle CPUs are found (masks.bpf.h). The marks of the table in force decide. The masks
- * follow a moment later, when the loader has seen the table in force; it then sends elsewhere the tasks that were placed
- * by the old masks.
+ * takes up (order.bpf.h), and which idle CPUs are found (masks.bpf.h). The marks of the table in force decide. The
+ * masks follow a moment later, when the loader has seen the table in force; it then sends elsewhere the tasks that were
+ * placed by the old masks.
  */
 #ifndef ROTA_CPUS_BPF_H
 #define ROTA_CPUS_BPF_H
