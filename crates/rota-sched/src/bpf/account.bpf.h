@@ -174,14 +174,14 @@ __noinline u64 lost_to_owner(u32 cpu, u64 from, u64 to)
 	struct rota_tenant *tenant;
 	struct queue_ctx *owner;
 
-	if (!c || c->slot_queue == ROTA_NONE)
+	if (!c || c->slot.queue == ROTA_NONE)
 		return 0;
-	owner = queue_ctx(c->slot_queue);
-	tenant = tenant_of(c->slot_tenant);
+	owner = queue_ctx(c->slot.queue);
+	tenant = tenant_of(c->slot.tenant);
 	if (!owner || !tenant || !queue_waits(owner))
 		return 0;
-	from = max_time(from, c->slot_start);
-	to = min_time(to, c->slot_end);
+	from = max_time(from, c->slot.start);
+	to = min_time(to, c->slot.end);
 	bpf_spin_lock(&owner->lock);
 	follow_promise(owner, tenant->promised_from);
 	if (!owner->nr_running)
@@ -194,7 +194,7 @@ __noinline u64 lost_to_owner(u32 cpu, u64 from, u64 to)
 __noinline int blame(u32 cpu, u32 cause, u64 lost)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct queue_ctx *owner = c && lost ? queue_ctx(c->slot_queue) : NULL;
+	struct queue_ctx *owner = c && lost ? queue_ctx(c->slot.queue) : NULL;
 
 	if (!owner || cause >= ROTA_NR_CAUSES)
 		return 0;
@@ -203,7 +203,7 @@ __noinline int blame(u32 cpu, u32 cause, u64 lost)
 	bpf_spin_unlock(&owner->lock);
 	if (cause != ROTA_CAUSE_INTERRUPT && cause != ROTA_CAUSE_STEAL)
 		c->account.lost_ns[cause] += lost;
-	c->slot_lost_ns += lost;
+	c->slot.lost_ns += lost;
 	return 0;
 }
 
@@ -213,7 +213,7 @@ __noinline int blame(u32 cpu, u32 cause, u64 lost)
  */
 static __always_inline void blame_floor(struct cpu_ctx *c, u32 cpu, u64 interrupt, u64 steal, u64 now)
 {
-	u64 used = now - c->turn_since, lost = lost_to_owner(cpu, c->turn_since, now);
+	u64 used = now - c->turn.since, lost = lost_to_owner(cpu, c->turn.since, now);
 	u64 stolen = used ? lost * (min_time(interrupt + steal, used) * 1000 / used) / 1000 : 0;
 
 	blame(cpu, ROTA_CAUSE_FLOOR, lost - stolen);
@@ -223,9 +223,9 @@ static __always_inline void blame_floor(struct cpu_ctx *c, u32 cpu, u64 interrup
 /* A task of another class, or a switch, had the CPU since the last turn. */
 static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 now)
 {
-	if (c->other_since && now - c->other_since > ROTA_LATE_MIN_NS)
-		blame(cpu, ROTA_CAUSE_HIGHER_CLASS, lost_to_owner(cpu, c->other_since, now));
-	c->other_since = 0;
+	if (c->turn.other_since && now - c->turn.other_since > ROTA_LATE_MIN_NS)
+		blame(cpu, ROTA_CAUSE_HIGHER_CLASS, lost_to_owner(cpu, c->turn.other_since, now));
+	c->turn.other_since = 0;
 }
 
 /* What interrupts and the hypervisor below have taken from a CPU, by the kernel's own accounts. */
@@ -244,10 +244,10 @@ static __always_inline void read_stolen(u32 cpu, u64 *interrupt_ns, u64 *steal_n
 
 static __always_inline void turn_begins(struct cpu_ctx *c, u32 cpu, u32 level, u64 now)
 {
-	c->level = level;
-	c->decided = false;
-	c->turn_since = now;
-	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
+	c->turn.level = level;
+	c->turn.decided = false;
+	c->turn.since = now;
+	read_stolen(cpu, &c->turn.interrupt_ns, &c->turn.steal_ns);
 }
 
 /*
@@ -256,7 +256,8 @@ static __always_inline void turn_begins(struct cpu_ctx *c, u32 cpu, u32 level, u
  */
 static __always_inline u64 took_to_start(const struct cpu_ctx *c, const struct task_ctx *t, u64 now)
 {
-	u64 since = c->decided || t->straight ? c->other_since : 0; /* else another class may have had the CPU */
+	u64 since =
+		c->turn.decided || t->straight ? c->turn.other_since : 0; /* else another class may have had the CPU */
 
 	return since ? min_time(now - since, ROTA_LATE_MIN_NS) : 0;
 }
@@ -264,7 +265,8 @@ static __always_inline u64 took_to_start(const struct cpu_ctx *c, const struct t
 /* Whether what runs is a background thread where it gets what others leave, or the floor. */
 static __always_inline bool is_in_background(const struct cpu_ctx *c)
 {
-	return c->level == ROTA_LEVEL_BACKGROUND || (c->level == ROTA_LEVEL_FLOOR && c->floor_line == FLOOR_BACKGROUND);
+	return c->turn.level == ROTA_LEVEL_BACKGROUND ||
+	       (c->turn.level == ROTA_LEVEL_FLOOR && c->turn.line == FLOOR_BACKGROUND);
 }
 
 /*
@@ -288,9 +290,9 @@ __noinline int service_begins(u32 cpu, u32 queue, u32 tenant_id, u32 cause, u64 
 	if (is_monitors(tenant, queue) || (tenant->promised_from && is_in_background(c) && !q->waiting)) {
 		q->blackout_since = 0;
 	} else if (q->nr_running == 1 && q->blackout_since) {
-		late = now - max_time(c->slot_start, q->blackout_since);
-		if (c->level == ROTA_LEVEL_OWNER && late > c->slot_lost_ns + ROTA_LATE_MIN_NS) {
-			late -= c->slot_lost_ns;
+		late = now - max_time(c->slot.start, q->blackout_since);
+		if (c->turn.level == ROTA_LEVEL_OWNER && late > c->slot.lost_ns + ROTA_LATE_MIN_NS) {
+			late -= c->slot.lost_ns;
 			q->account.lost_ns[cause] += late;
 			c->account.lost_ns[cause] += late;
 		}
@@ -335,10 +337,10 @@ static __always_inline void stands_in_no_more(struct task_ctx *t, u64 now)
 static __always_inline void stands_in(struct cpu_ctx *c, struct task_ctx *t, u64 now)
 {
 	stands_in_no_more(t, now);
-	if (c->level != ROTA_LEVEL_OWNER || c->slot_tenant != t->m.tenant || c->slot_queue == t->m.queue)
+	if (c->turn.level != ROTA_LEVEL_OWNER || c->slot.tenant != t->m.tenant || c->slot.queue == t->m.queue)
 		return;
-	t->stands_in_for = c->slot_queue;
-	blackout_restarts(c->slot_queue, t->m.tenant, now);
+	t->stands_in_for = c->slot.queue;
+	blackout_restarts(c->slot.queue, t->m.tenant, now);
 }
 
 #endif /* ROTA_ACCOUNT_BPF_H */

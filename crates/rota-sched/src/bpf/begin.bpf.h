@@ -21,18 +21,18 @@ static __always_inline s32 init_cpu(u32 cpu)
 	both = bpf_kptr_xchg(&c->both, both);
 	if (both)
 		bpf_cpumask_release(both);
-	c->number = cpu;
-	c->domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
+	c->role.number = cpu;
+	c->role.domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
 	fair_seat(c);
-	c->sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
-	c->housekeeping = is_housekeeping(cpu);
-	c->slot_vcpu = c->slot_queue = c->slot_tenant = c->second_local = c->second_tenant = ROTA_NONE;
-	c->held = c->serving = ROTA_NONE;
-	c->served = c->lasting = c->prev_tenant = ROTA_NONE;
-	c->dozes = 1; /* it may idle already */
-	c->until_ns = c->slot_end = ROTA_NEVER;
-	c->buffer = ROTA_NONE;
-	c->background.served = c->pinned.served = c->shared.served = bpf_ktime_get_ns();
+	c->role.sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
+	c->role.housekeeping = is_housekeeping(cpu);
+	c->slot.vcpu = c->slot.queue = c->slot.tenant = c->second.local = c->second.tenant = ROTA_NONE;
+	c->claims.held = c->claims.serving = ROTA_NONE;
+	c->fair.served = c->fair.lasting = c->run.prev_tenant = ROTA_NONE;
+	c->offer.dozes = 1; /* it may idle already */
+	c->turn.until_ns = c->slot.end = ROTA_NEVER;
+	c->slot.buffer = ROTA_NONE;
+	c->lines.background.served = c->lines.pinned.served = c->lines.shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
 	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);

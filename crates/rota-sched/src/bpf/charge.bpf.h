@@ -11,12 +11,12 @@
 /* A grant is taken in what is left between slots, in several pieces if need be. */
 static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
 {
-	struct floor *floor = floor_of(c, c->floor_line);
+	struct floor *floor = floor_of(c, c->turn.line);
 
 	if (!used) /* it was charged as the next one was chosen */
 		return;
 	floor->left_ns -= min_time(floor->left_ns, used);
-	if (c->starving)
+	if (c->lines.starving)
 		floor->served = floor->turned = now;
 	else
 		line_has_turn(floor, now);
@@ -25,18 +25,18 @@ static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
 /* What the turn took from what it was given, by level. */
 static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
 {
-	switch (c->level) {
+	switch (c->turn.level) {
 	case ROTA_LEVEL_BACKGROUND:
 		c->account.background_ns += used;
-		line_has_turn(&c->background, now);
+		line_has_turn(&c->lines.background, now);
 		break;
 	case ROTA_LEVEL_SECOND:
 		second_charge(c, used);
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_SHARED:
-		if (c->served != ROTA_NONE || c->housekeeping) /* and not one that is bound to this CPU */
-			line_has_turn(&c->shared, now);
+		if (c->fair.served != ROTA_NONE || c->role.housekeeping) /* and not one that is bound to this CPU */
+			line_has_turn(&c->lines.shared, now);
 		c->account.second_level_ns += used;
 		break;
 	case ROTA_LEVEL_FLOOR:
@@ -63,20 +63,20 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 
 	if (!c || !q)
 		return 0;
-	used = now - c->turn_since;
-	interrupt = c->interrupt_ns;
-	steal = c->steal_ns;
-	read_stolen(cpu, &c->interrupt_ns, &c->steal_ns);
+	used = now - c->turn.since;
+	interrupt = c->turn.interrupt_ns;
+	steal = c->turn.steal_ns;
+	read_stolen(cpu, &c->turn.interrupt_ns, &c->turn.steal_ns);
 	/* A CPU that was offline may have begun its counts anew. */
-	interrupt = c->interrupt_ns > interrupt ? c->interrupt_ns - interrupt : 0;
-	steal = c->steal_ns > steal ? c->steal_ns - steal : 0;
+	interrupt = c->turn.interrupt_ns > interrupt ? c->turn.interrupt_ns - interrupt : 0;
+	steal = c->turn.steal_ns > steal ? c->turn.steal_ns - steal : 0;
 	c->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
 	c->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
 	bpf_spin_lock(&q->lock);
 	q->account.used_ns += used;
 	if (q->nr_runnable)
 		count_wanted(q, now);
-	if (c->level == ROTA_LEVEL_OWNER) {
+	if (c->turn.level == ROTA_LEVEL_OWNER) {
 		q->account.used_in_slots_ns += used;
 		q->account.lost_ns[ROTA_CAUSE_INTERRUPT] += interrupt;
 		q->account.lost_ns[ROTA_CAUSE_STEAL] += steal;
@@ -87,14 +87,14 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 	bpf_spin_unlock(&q->lock);
 	if (last)
 		fair_loses_queue(q->vm);
-	if (c->level == ROTA_LEVEL_FLOOR)
+	if (c->turn.level == ROTA_LEVEL_FLOOR)
 		blame_floor(c, cpu, interrupt, steal, now);
-	else if (c->level == ROTA_LEVEL_KERNEL)
-		blame(cpu, ROTA_CAUSE_KERNEL_THREAD, lost_to_owner(cpu, c->turn_since, now));
+	else if (c->turn.level == ROTA_LEVEL_KERNEL)
+		blame(cpu, ROTA_CAUSE_KERNEL_THREAD, lost_to_owner(cpu, c->turn.since, now));
 	charge_level(c, used, now);
-	if (c->served != ROTA_NONE)
+	if (c->fair.served != ROTA_NONE)
 		fair_charge(c, used);
-	c->turn_since = now;
+	c->turn.since = now;
 	return 0;
 }
 

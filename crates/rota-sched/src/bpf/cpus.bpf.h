@@ -97,7 +97,7 @@ static __always_inline bool may_be_housekept(struct task_struct *p)
 
 	if (is_held(p)) {
 		c = cpu_ctx(scx_bpf_task_cpu(p));
-		return c && c->housekeeping;
+		return c && c->role.housekeeping;
 	}
 	bpf_rcu_read_lock();
 	mask = housekeeping_mask;
@@ -115,9 +115,9 @@ static __always_inline bool has_open(struct task_struct *p)
 /* Whether the CPU's sibling idles, if it has one. */
 static __always_inline bool sibling_idles(u32 cpu)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu), *sibling = c && c->sibling != cpu ? cpu_ctx(c->sibling) : NULL;
+	struct cpu_ctx *c = cpu_ctx(cpu), *sibling = c && c->role.sibling != cpu ? cpu_ctx(c->role.sibling) : NULL;
 
-	return !sibling || sibling->level == ROTA_LEVEL_IDLE;
+	return !sibling || sibling->turn.level == ROTA_LEVEL_IDLE;
 }
 
 /*

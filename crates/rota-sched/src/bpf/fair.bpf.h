@@ -33,18 +33,18 @@ static __always_inline u64 fair_quantum(u32 level, u32 siblings)
  */
 static __always_inline void bound_by_prev(struct cpu_ctx *c)
 {
-	struct rota_tenant *tenant = tenant_of(c->served);
-	struct fair_ctx *f = fair_ctx(c->served);
-	u64 ran = c->now - c->served_since;
+	struct rota_tenant *tenant = tenant_of(c->fair.served);
+	struct fair_ctx *f = fair_ctx(c->fair.served);
+	u64 ran = c->run.now - c->fair.served_since;
 
-	c->prev_tenant = ROTA_NONE;
-	c->has_bound = false;
-	if (c->prev_dsq != DSQ_SHARED(c->domain) || !is_shared_tenant(tenant) || !f)
+	c->run.prev_tenant = ROTA_NONE;
+	c->run.has_bound = false;
+	if (c->run.prev_dsq != DSQ_SHARED(c->role.domain) || !is_shared_tenant(tenant) || !f)
 		return;
-	c->prev_tenant = c->served;
-	c->has_bound = true;
-	c->bound = fair_next(c, c->served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
-	c->prev_spent = ran >= fair_quantum(c->level, fair_threads(tenant, f));
+	c->run.prev_tenant = c->fair.served;
+	c->run.has_bound = true;
+	c->run.bound = fair_next(c, c->fair.served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
+	c->run.prev_spent = ran >= fair_quantum(c->turn.level, fair_threads(tenant, f));
 }
 
 /*
@@ -53,7 +53,7 @@ static __always_inline void bound_by_prev(struct cpu_ctx *c)
  */
 static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct cpu_ctx *c, struct task_ctx *t)
 {
-	if (c->now - t->waits_since < ROTA_ROTATION_NS)
+	if (c->run.now - t->waits_since < ROTA_ROTATION_NS)
 		return weighted(tenant, ROTA_FAIR_SLICE_NS);
 	return -weighted(tenant, ROTA_FAIR_GRAIN_NS);
 }
@@ -102,10 +102,11 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 		}
 		tag = t->overdue ? t->tag : fair_next(c, number, f) + max_vtime(t->tag, f->clock) - f->clock;
 		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
-		if (number == c->prev_tenant ? !c->prev_spent : c->has_bound && !vtime_before(tag + margin, c->bound))
+		if (number == c->run.prev_tenant ? !c->run.prev_spent
+						 : c->run.has_bound && !vtime_before(tag + margin, c->run.bound))
 			continue;
-		c->has_bound = true;
-		c->bound = tag;
+		c->run.has_bound = true;
+		c->run.bound = tag;
 		found = number;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -145,9 +146,9 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 	fair_promote((u32)front - 1, front >> 32);
 	if (!moved)
 		return serve(cpu, DSQ_SHARED(domain), level, until);
-	c->keeps_prev = false;
-	c->picked = level;
-	c->until_ns = until;
+	c->run.keeps_prev = false;
+	c->turn.picked = level;
+	c->turn.until_ns = until;
 	return true;
 }
 
@@ -181,16 +182,16 @@ static __always_inline u64 next_decision(struct cpu_ctx *c, u32 cpu, u32 level, 
 	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
 
 	if (level == ROTA_LEVEL_FLOOR)
-		return min_time(until, c->now + ROTA_QUANTUM_MIN_NS);
-	return min_time(until, ((c->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
+		return min_time(until, c->run.now + ROTA_QUANTUM_MIN_NS);
+	return min_time(until, ((c->run.now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
 }
 
 /* The same for a CPU that serves the tenant, or `until` if nobody else waits. */
 static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 level, u32 tenant, u64 until)
 {
-	bool prev_waits = c->prev_tenant != ROTA_NONE && !c->keeps_prev; /* from after this decision on */
+	bool prev_waits = c->run.prev_tenant != ROTA_NONE && !c->run.keeps_prev; /* from after this decision on */
 
-	return prev_waits || fair_anyone(cpu, tenant, c->now) ? next_decision(c, cpu, level, until) : until;
+	return prev_waits || fair_anyone(cpu, tenant, c->run.now) ? next_decision(c, cpu, level, until) : until;
 }
 
 /*
@@ -204,11 +205,11 @@ __noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
 
 	if (!c)
 		return false;
-	looks = c->has_bound && c->gives_way ? 1 : settings.nr_domains;
+	looks = c->run.has_bound && c->offer.gives_way ? 1 : settings.nr_domains;
 	bpf_for (i, 0, looks) {
-		u32 domain = c->visits = (c->visits + 1) % (settings.nr_domains ?: 1);
+		u32 domain = c->fair.visits = (c->fair.visits + 1) % (settings.nr_domains ?: 1);
 
-		if (domain == c->domain)
+		if (domain == c->role.domain)
 			continue;
 		tenant = fair_comes(cpu, DSQ_SHARED(domain), true);
 		if (tenant != ROTA_NONE && fair_take(cpu, domain, tenant, level, until))
@@ -221,11 +222,11 @@ __noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
 __noinline int call_all_overdue(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
+	struct fair_domain *d = c ? fair_domain(c->role.domain) : NULL;
 
-	if (d && nr_waiting(DSQ_SHARED(c->domain)) > 0 && shall_call(&d->called, c->now))
-		call_overdue(DSQ_SHARED(c->domain));
-	if (c && nr_waiting(DSQ_BOUND(cpu)) > 0 && shall_call(&c->called, c->now))
+	if (d && nr_waiting(DSQ_SHARED(c->role.domain)) > 0 && shall_call(&d->called, c->run.now))
+		call_overdue(DSQ_SHARED(c->role.domain));
+	if (c && nr_waiting(DSQ_BOUND(cpu)) > 0 && shall_call(&c->lines.called, c->run.now))
 		call_overdue(DSQ_BOUND(cpu));
 	return 0;
 }
@@ -239,24 +240,24 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	if (!c)
 		return false;
 	/* A thread on its way while its tenant's front was taken is found at the end of that front's turn. */
-	if (c->lasting != ROTA_NONE)
-		fair_promote(c->domain, c->lasting);
+	if (c->fair.lasting != ROTA_NONE)
+		fair_promote(c->role.domain, c->fair.lasting);
 	give_fronts();
 	call_all_overdue(cpu);
 	bound_by_prev(c);
 	bound = fair_comes(cpu, DSQ_BOUND(cpu), false);
-	line = fair_comes(cpu, DSQ_SHARED(c->domain), false);
+	line = fair_comes(cpu, DSQ_SHARED(c->role.domain), false);
 	if ((settings.nr_domains > 1 && fair_migrate(cpu, level, until)) ||
-	    (line != ROTA_NONE && fair_take(cpu, c->domain, line, level, until)) ||
+	    (line != ROTA_NONE && fair_take(cpu, c->role.domain, line, level, until)) ||
 	    (bound != ROTA_NONE && serve(cpu, DSQ_BOUND(cpu), level, until))) {
-		c->until_ns = fair_until(c, cpu, level, ROTA_NONE, until);
+		c->turn.until_ns = fair_until(c, cpu, level, ROTA_NONE, until);
 		return true;
 	}
-	if (c->prev_tenant == ROTA_NONE)
+	if (c->run.prev_tenant == ROTA_NONE)
 		return false;
-	c->keeps_prev = true;
-	c->picked = level;
-	c->until_ns = fair_until(c, cpu, level, c->prev_tenant, until);
+	c->run.keeps_prev = true;
+	c->turn.picked = level;
+	c->turn.until_ns = fair_until(c, cpu, level, c->run.prev_tenant, until);
 	return true;
 }
 

@@ -23,10 +23,10 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u
 
 	if (!c)
 		return cpu;
-	if (wakes && c->level == ROTA_LEVEL_IDLE && !c->housekeeping && !c->exclusive &&
-	    __sync_lock_test_and_set(&c->gives_way, 0))
+	if (wakes && c->turn.level == ROTA_LEVEL_IDLE && !c->role.housekeeping && !c->role.exclusive &&
+	    __sync_lock_test_and_set(&c->offer.gives_way, 0))
 		other = cpu;
-	if ((enq_flags & SCX_ENQ_LAST) && !c->housekeeping && !c->exclusive && may_run_on(p, cpu))
+	if ((enq_flags & SCX_ENQ_LAST) && !c->role.housekeeping && !c->role.exclusive && may_run_on(p, cpu))
 		other = cpu;
 	else if (!wakes)
 		other = idle_open_cpu(p);
@@ -37,11 +37,11 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u
 	if (*is_told) {
 		c = cpu_ctx(other);
 		if (c)
-			c->overtaken = true;
+			c->turn.overtaken = true;
 		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
 		return other;
 	}
-	if ((c->housekeeping || c->exclusive) && !is_held(p))
+	if ((c->role.housekeeping || c->role.exclusive) && !is_held(p))
 		other = open_cpu(p);
 	return other != ROTA_NONE ? other : cpu;
 }
@@ -52,14 +52,14 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	struct rota_tenant *tenant = tenant_of(tenant_id);
 	struct fair_ctx *f = fair_ctx(tenant_id);
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct fair_place *place = c ? fair_place(c->domain, tenant_id) : NULL;
-	struct fair_domain *d = c ? fair_domain(c->domain) : NULL;
+	struct fair_place *place = c ? fair_place(c->role.domain, tenant_id) : NULL;
+	struct fair_domain *d = c ? fair_domain(c->role.domain) : NULL;
 	u64 now = bpf_ktime_get_ns();
 
 	if (!place || !tenant || !f || !d)
 		return DSQ_PINNED(cpu);
 	/* An idle CPU was told: that is no wait. */
-	if (c->level != ROTA_LEVEL_IDLE)
+	if (c->turn.level != ROTA_LEVEL_IDLE)
 		notes_wait(d, tenant_id, now);
 	t->queued_since = t->queued_since ?: now;
 	t->stands_for = tenant_id;
@@ -69,9 +69,9 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 		return DSQ_BOUND(cpu);
 	if (__sync_val_compare_and_swap(&place->front, 0, 1))
 		return DSQ_QUEUE(tenant->first_queue);
-	t->in_line = IN_LINE(tenant_id, c->domain);
+	t->in_line = IN_LINE(tenant_id, c->role.domain);
 	t->waits_since = now;
-	return DSQ_SHARED(c->domain);
+	return DSQ_SHARED(c->role.domain);
 }
 
 /* A bound thread that is changed as it waits keeps the place. */
@@ -112,7 +112,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	if (waits)
 		keep_place(t, dsq, tag);
 	c = cpu_ctx(cpu);
-	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->domain) : dsq);
+	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->role.domain) : dsq);
 	if (!is_told)
 		tell_new_idle_cpu(p, dsq);
 	/* An overdue thread keeps the place: no later call would move it there. */

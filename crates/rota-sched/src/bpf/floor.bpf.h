@@ -11,10 +11,10 @@
 /* No thread waits in any line. */
 static __always_inline void nobody_overdue(struct cpu_ctx *c)
 {
-	c->pinned.left_ns = c->background.left_ns = c->shared.left_ns = 0;
-	line_is_served(&c->pinned, c->now);
-	line_is_served(&c->background, c->now);
-	line_is_served(&c->shared, c->now);
+	c->lines.pinned.left_ns = c->lines.background.left_ns = c->lines.shared.left_ns = 0;
+	line_is_served(&c->lines.pinned, c->run.now);
+	line_is_served(&c->lines.background, c->run.now);
+	line_is_served(&c->lines.shared, c->run.now);
 }
 
 /*
@@ -28,26 +28,27 @@ __noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
 	u64 dsq, turn;
 	bool waits;
 
-	if (!c || (c->exclusive && line != FLOOR_PINNED) || (c->housekeeping && line == FLOOR_SHARED))
+	if (!c || (c->role.exclusive && line != FLOOR_PINNED) || (c->role.housekeeping && line == FLOOR_SHARED))
 		return false;
 	dsq = line_dsq(c, cpu, line);
 	floor = floor_of(c, line);
-	waits = nr_waiting(dsq) > 0 || c->prev_dsq == dsq || (line == FLOOR_SHARED && nr_waiting(DSQ_BOUND(cpu)) > 0);
+	waits = nr_waiting(dsq) > 0 || c->run.prev_dsq == dsq ||
+		(line == FLOOR_SHARED && nr_waiting(DSQ_BOUND(cpu)) > 0);
 	if (!waits) {
 		floor->left_ns = 0;
-		line_is_served(floor, c->now);
+		line_is_served(floor, c->run.now);
 		return false;
 	}
-	if (c->now - floor->served > wait)
+	if (c->run.now - floor->served > wait)
 		floor->left_ns = grant;
 	if (!floor->left_ns)
 		return false;
 	turn = grant * (ROTA_FLOOR_ROUND_NS / wait) / (scx_bpf_dsq_nr_queued(dsq) + 1);
-	until = min_time(until, c->now + min_time(floor->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
+	until = min_time(until, c->run.now + min_time(floor->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
 	if (line == FLOOR_SHARED ? !serve_fair(cpu, ROTA_LEVEL_FLOOR, until)
 				 : !serve(cpu, dsq, ROTA_LEVEL_FLOOR, until))
 		return false;
-	c->floor_line = line;
+	c->turn.line = line;
 	return true;
 }
 
@@ -63,12 +64,12 @@ __noinline bool serve_floor(u32 cpu)
 
 	if (!c)
 		return false;
-	first = c->floor_line != FLOOR_PINNED;
-	if (first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end))
+	first = c->turn.line != FLOOR_PINNED;
+	if (first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end))
 		return true;
-	return serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot_end) ||
-	       serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot_end) ||
-	       (!first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot_end));
+	return serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot.end) ||
+	       serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot.end) ||
+	       (!first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end));
 }
 
 /* The least time from one grant to the next for threads that have starved. */
@@ -80,8 +81,8 @@ __noinline bool serve_floor(u32 cpu)
  */
 static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct floor *floor, u32 line)
 {
-	const struct fair_domain *d = line == FLOOR_SHARED ? fair_domain(c->domain) : NULL;
-	u64 threads = (u64)c->waiting + (d ? d->waiting : 0) + 1;
+	const struct fair_domain *d = line == FLOOR_SHARED ? fair_domain(c->role.domain) : NULL;
+	u64 threads = (u64)c->lines.waiting + (d ? d->waiting : 0) + 1;
 	u64 wait = ROTA_FLOOR_ROUND_NS * (ROTA_PINNED_GRANT_NS / ROTA_QUANTUM_MIN_NS) / threads;
 
 	wait = max_time(STARVING_WAIT_MIN_NS, min_time(wait, ROTA_STARVING_NS));
@@ -105,12 +106,12 @@ static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 	struct floor *floor = floor_of(c, line);
 	u64 since;
 
-	if (c->exclusive && line != FLOOR_PINNED)
+	if (c->role.exclusive && line != FLOOR_PINNED)
 		return false;
-	if (c->now - floor->served <= (floor->starving_wait ?: ROTA_STARVING_NS))
+	if (c->run.now - floor->served <= (floor->starving_wait ?: ROTA_STARVING_NS))
 		return false;
 	since = line_waits_since(c, cpu, line);
-	if (c->now - since <= ROTA_STARVING_NS) {
+	if (c->run.now - since <= ROTA_STARVING_NS) {
 		line_is_served(floor, max_time(floor->served, since));
 		return false;
 	}
@@ -124,8 +125,8 @@ static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
 /* The grant is for all starved threads of the line, until it is used up. */
 static __always_inline bool starves_on(struct cpu_ctx *c, u32 cpu)
 {
-	return c->starving && c->now - line_waits_since(c, cpu, c->starving - 1) > ROTA_STARVING_NS &&
-	       serve_overdue(cpu, c->starving - 1, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
+	return c->lines.starving && c->run.now - line_waits_since(c, cpu, c->lines.starving - 1) > ROTA_STARVING_NS &&
+	       serve_overdue(cpu, c->lines.starving - 1, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
 }
 
 /* A line that has starved for seconds, for want of unreserved time, takes a turn from any slot. */
@@ -139,14 +140,14 @@ __noinline bool serve_starving(u32 cpu)
 		return false;
 	if (starves_on(c, cpu))
 		return true;
-	c->starving = 0;
-	served = min_time(c->pinned.served, min_time(c->background.served, c->shared.served));
-	if (c->now - served <= STARVING_WAIT_MIN_NS)
+	c->lines.starving = 0;
+	served = min_time(c->lines.pinned.served, min_time(c->lines.background.served, c->lines.shared.served));
+	if (c->run.now - served <= STARVING_WAIT_MIN_NS)
 		return false;
 	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
 		if (has_starved(c, cpu, line) &&
 		    serve_overdue(cpu, line, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER)) {
-			c->starving = line + 1;
+			c->lines.starving = line + 1;
 			return true;
 		}
 	}

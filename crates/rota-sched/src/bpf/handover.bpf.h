@@ -113,9 +113,9 @@ static __always_inline void trail(u32 entry, u64 generation, u32 cpu)
 /* The dispatch that runs takes nothing of the vCPU's: it is let go of, unless a thread of it is still on the CPU. */
 static __always_inline void unclaim(struct cpu_ctx *c, u32 entry)
 {
-	c->claimed = ROTA_NONE;
-	if (entry != c->held && entry != c->serving)
-		let_go(entry, c->claim);
+	c->claims.claimed = ROTA_NONE;
+	if (entry != c->claims.held && entry != c->claims.serving)
+		let_go(entry, c->claims.claim);
 }
 
 /* Claims a vCPU for the dispatch that runs. */
@@ -127,20 +127,20 @@ __noinline bool claim_vcpu(u32 cpu, u32 entry, u32 level)
 
 	if (!c || !v)
 		return false;
-	if (entry == c->held || entry == c->serving) {
-		if (claim != (entry == c->held ? c->held_claim : c->serving_claim))
+	if (entry == c->claims.held || entry == c->claims.serving) {
+		if (claim != (entry == c->claims.held ? c->claims.held_claim : c->claims.serving_claim))
 			__sync_lock_test_and_set(&v->claimed_by, claim);
-		if (entry == c->held)
-			c->held_claim = claim;
-		if (entry == c->serving)
-			c->serving_claim = claim;
+		if (entry == c->claims.held)
+			c->claims.held_claim = claim;
+		if (entry == c->claims.serving)
+			c->claims.serving_claim = claim;
 	} else if (!take_or_ask(v, claim)) {
 		return false;
 	}
-	c->claimed = entry;
-	c->claim = claim;
+	c->claims.claimed = entry;
+	c->claims.claim = claim;
 	/* Publish, then look: the slot's CPU writes `trailing`, and then looks at the claim. */
-	if (level != ROTA_LEVEL_SECOND || !has_moved_on(v, c->slot_generation, cpu))
+	if (level != ROTA_LEVEL_SECOND || !has_moved_on(v, c->slot.generation, cpu))
 		return true;
 	unclaim(c, entry);
 	return false;
@@ -155,64 +155,65 @@ static __always_inline bool is_claimed_formerly(struct cpu_ctx *c, const struct 
 	u32 entry = tenant->former_entry + index;
 	struct queue_ctx *v;
 
-	if (index >= tenant->nr_former || entry == c->claimed || entry == c->held || entry == c->serving)
+	if (index >= tenant->nr_former || entry == c->claims.claimed || entry == c->claims.held ||
+	    entry == c->claims.serving)
 		return false;
 	v = queue_ctx(entry);
 	if (!v)
 		return false;
-	if (!take_or_ask(v, c->claim))
+	if (!take_or_ask(v, c->claims.claim))
 		return true;
-	let_go(entry, c->claim);
+	let_go(entry, c->claims.claim);
 	return false;
 }
 
 /* The end of dispatch. What ran until now is still on the CPU if it has not blocked; it is let go of when it stops. */
 static __always_inline void hold_claimed(struct cpu_ctx *c)
 {
-	if (c->held != ROTA_NONE && c->held != c->claimed && c->held != c->serving)
-		let_go(c->held, c->held_claim);
-	c->held = c->claimed;
-	c->held_claim = c->claim;
+	if (c->claims.held != ROTA_NONE && c->claims.held != c->claims.claimed && c->claims.held != c->claims.serving)
+		let_go(c->claims.held, c->claims.held_claim);
+	c->claims.held = c->claims.claimed;
+	c->claims.held_claim = c->claims.claim;
 }
 
 /* A thread starts, of the vCPU that dispatch has claimed. */
 static __always_inline void starts_serving(struct cpu_ctx *c)
 {
-	c->serving = c->held;
-	c->serving_claim = c->held_claim;
+	c->claims.serving = c->claims.held;
+	c->claims.serving_claim = c->claims.held_claim;
 }
 
 /* What ran until now goes on, perhaps for another vCPU that dispatch has claimed: the one before is let go of. */
 static __always_inline void goes_on_serving(struct cpu_ctx *c)
 {
-	u32 before = c->serving, claim = c->serving_claim;
+	u32 before = c->claims.serving, claim = c->claims.serving_claim;
 
 	starts_serving(c);
-	if (before != ROTA_NONE && before != c->serving)
+	if (before != ROTA_NONE && before != c->claims.serving)
 		let_go(before, claim);
 }
 
 /* A thread has stopped, and its queue's counts know it. Its turn may be over with dispatch not asked: see pass_slot. */
 static __always_inline void stops_serving(struct cpu_ctx *c, u64 now)
 {
-	if (c->serving == ROTA_NONE)
+	if (c->claims.serving == ROTA_NONE)
 		return;
-	if (c->serving == c->held && now < c->until_ns) {
-		c->serving = ROTA_NONE; /* a sibling follows, or it has blocked and dispatch is asked next */
+	if (c->claims.serving == c->claims.held && now < c->turn.until_ns) {
+		c->claims.serving = ROTA_NONE; /* a sibling follows, or it has blocked and dispatch is asked next */
 		return;
 	}
-	if (c->serving == c->held)
-		c->held = ROTA_NONE;
-	let_go(c->serving, c->serving_claim);
-	c->serving = ROTA_NONE;
+	if (c->claims.serving == c->claims.held)
+		c->claims.held = ROTA_NONE;
+	let_go(c->claims.serving, c->claims.serving_claim);
+	c->claims.serving = ROTA_NONE;
 }
 
 /* Something that no slot can stop has the CPU, and the slot is over. */
 static __always_inline void serves_no_more(struct cpu_ctx *c)
 {
-	if (c->held != ROTA_NONE)
-		let_go(c->held, c->held_claim);
-	c->held = c->serving = ROTA_NONE;
+	if (c->claims.held != ROTA_NONE)
+		let_go(c->claims.held, c->claims.held_claim);
+	c->claims.held = c->claims.serving = ROTA_NONE;
 }
 
 #endif /* ROTA_HANDOVER_BPF_H */

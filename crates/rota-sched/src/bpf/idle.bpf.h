@@ -14,11 +14,11 @@
  */
 static __always_inline bool may_miss(const struct cpu_ctx *c)
 {
-	const struct queue_ctx *system = c->housekeeping ? queue_ctx(SYSTEM_QUEUE) : NULL;
+	const struct queue_ctx *system = c->role.housekeeping ? queue_ctx(SYSTEM_QUEUE) : NULL;
 
-	if (c->waiting || c->exclusive)
-		return c->waiting;
-	return c->housekeeping ? system && system->waiting : shared_may_wait();
+	if (c->lines.waiting || c->role.exclusive)
+		return c->lines.waiting;
+	return c->role.housekeeping ? system && system->waiting : shared_may_wait();
 }
 
 /* Whether a thread waits for one of this CPU's slots: an idle CPU then needs its timer. */
@@ -45,10 +45,10 @@ static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
 {
 	if (is_unwanted(c))
 		return true;
-	__sync_lock_test_and_set(&c->unwanted, 1); /* publish, then look, as with `dozes` */
+	__sync_lock_test_and_set(&c->offer.unwanted, 1); /* publish, then look, as with `dozes` */
 	if (!anyone_waits(cpu))
 		return true;
-	c->unwanted = 0;
+	c->offer.unwanted = 0;
 	return false;
 }
 
@@ -59,10 +59,10 @@ static __always_inline bool slots_are_unwanted(struct cpu_ctx *c, u32 cpu)
 static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
 {
 	/* Publish, then look; a waker's end is is_wanted. */
-	__sync_lock_test_and_set(&c->dozes, 1);
-	if (c->look_at == ROTA_NEVER && table_next(c->now) == ROTA_NEVER && slots_are_unwanted(c, cpu))
+	__sync_lock_test_and_set(&c->offer.dozes, 1);
+	if (c->run.look_at == ROTA_NEVER && table_next(c->run.now) == ROTA_NEVER && slots_are_unwanted(c, cpu))
 		return true;
-	c->dozes = 0;
+	c->offer.dozes = 0;
 	return false;
 }
 
@@ -73,24 +73,24 @@ static __always_inline bool dozes_off(struct cpu_ctx *c, u32 cpu)
  */
 static __always_inline void look_while_idle(struct cpu_ctx *c, u32 cpu)
 {
-	if (c->level == ROTA_LEVEL_IDLE && !c->other_since && !scx_cpu_idles(cpu))
-		c->look_at = min_time(c->look_at, c->now + ROTA_LOOK_AGAIN_NS);
+	if (c->turn.level == ROTA_LEVEL_IDLE && !c->turn.other_since && !scx_cpu_idles(cpu))
+		c->run.look_at = min_time(c->run.look_at, c->run.now + ROTA_LOOK_AGAIN_NS);
 	if (!may_miss(c)) {
-		c->missed_ns = 0;
+		c->idle.missed_ns = 0;
 		return;
 	}
-	c->missed_ns = c->missed_ns ? min_time(2 * c->missed_ns, ROTA_LOOK_IDLE_NS) : ROTA_LOOK_AGAIN_NS;
-	c->look_at = min_time(c->look_at, c->now + c->missed_ns);
+	c->idle.missed_ns = c->idle.missed_ns ? min_time(2 * c->idle.missed_ns, ROTA_LOOK_IDLE_NS) : ROTA_LOOK_AGAIN_NS;
+	c->run.look_at = min_time(c->run.look_at, c->run.now + c->idle.missed_ns);
 }
 
 /* Nothing to run. */
 static __always_inline void go_idle(struct cpu_ctx *c, u32 cpu)
 {
-	c->picked = ROTA_LEVEL_IDLE;
+	c->turn.picked = ROTA_LEVEL_IDLE;
 	look_while_idle(c, cpu);
-	c->until_ns = min_time(c->slot_end, c->look_at);
+	c->turn.until_ns = min_time(c->slot.end, c->run.look_at);
 	if (!dozes_off(c, cpu))
-		arm(c, c->until_ns);
+		arm(c, c->turn.until_ns);
 }
 
 #endif /* ROTA_IDLE_BPF_H */

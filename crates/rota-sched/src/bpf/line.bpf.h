@@ -37,7 +37,7 @@ __noinline int count_waiting(u64 dsq, u32 change)
 	} else {
 		c = cpu_ctx((u32)dsq);
 		if (c)
-			__sync_fetch_and_add(&c->waiting, change);
+			__sync_fetch_and_add(&c->lines.waiting, change);
 	}
 	return 0;
 }
@@ -70,11 +70,11 @@ __noinline int brings_wait(u64 dsq, u64 since)
 	if (!c)
 		return 0;
 	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
-		floor = &c->pinned;
+		floor = &c->lines.pinned;
 	else if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
-		floor = &c->background;
+		floor = &c->lines.background;
 	else if ((dsq >> 32) == (DSQ_BOUND(0) >> 32))
-		floor = &c->shared;
+		floor = &c->lines.shared;
 	else
 		return 0;
 	since = max_time(since, floor->turned);
@@ -123,7 +123,7 @@ static __always_inline bool may_wait(u64 dsq)
 		return q && q->waiting;
 	}
 	c = cpu_ctx((u32)dsq);
-	return c && c->waiting;
+	return c && c->lines.waiting;
 }
 
 /* How many wait there, or in a line. */
@@ -204,7 +204,7 @@ static __always_inline bool shall_call(u64 *called, u64 now)
 static __always_inline u64 line_dsq(const struct cpu_ctx *c, u32 cpu, u32 line)
 {
 	if (line == FLOOR_SHARED)
-		return DSQ_SHARED(c->domain);
+		return DSQ_SHARED(c->role.domain);
 	return line == FLOOR_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
 }
 
@@ -233,9 +233,9 @@ __noinline u64 waits_since(u64 dsq, u64 now)
 /* Since when anybody waits in a line, or the first that has starved there. */
 static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, u32 line)
 {
-	u64 since = waits_since(line_dsq(c, cpu, line), c->now);
+	u64 since = waits_since(line_dsq(c, cpu, line), c->run.now);
 
-	return line == FLOOR_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->now)) : since;
+	return line == FLOOR_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->run.now)) : since;
 }
 
 #endif /* ROTA_LINE_BPF_H */

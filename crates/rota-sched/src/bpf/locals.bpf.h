@@ -42,7 +42,7 @@ static __always_inline bool trails(const struct rota_table_vcpu *vcpu, struct ro
 	if (!v)
 		return false;
 	trailing = v->trailing;
-	return trailing >> 16 == c->slot_generation ? (u16)trailing == cpu : vcpu->home_cpu == cpu;
+	return trailing >> 16 == c->slot.generation ? (u16)trailing == cpu : vcpu->home_cpu == cpu;
 }
 
 /*
@@ -76,16 +76,16 @@ static __always_inline bool local_waits(struct cpu_ctx *c, u32 cpu, const struct
 	if (tenant->class != ROTA_CLASS_RESERVED)
 		return false;
 	if (!second_level)
-		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, c->prev_dsq, true);
+		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, c->run.prev_dsq, true);
 	if ((vcpu->flags & ROTA_VCPU_CAPPED) || (vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu)))
 		return false;
-	return vcpu_waits(vcpu, tenant, c->prev_dsq, false);
+	return vcpu_waits(vcpu, tenant, c->run.prev_dsq, false);
 }
 
 /* How many of this CPU's vCPUs take part in its second level. */
 static __always_inline u32 nr_locals(struct cpu_ctx *c, u32 cpu)
 {
-	struct rota_cpu_view *view = c->buffer < ROTA_NR_BUFFERS ? cpu_view(c->buffer, cpu) : NULL;
+	struct rota_cpu_view *view = c->slot.buffer < ROTA_NR_BUFFERS ? cpu_view(c->slot.buffer, cpu) : NULL;
 
 	if (!view)
 		return 0;
@@ -95,9 +95,9 @@ static __always_inline u32 nr_locals(struct cpu_ctx *c, u32 cpu)
 /* Local vCPU `local` of this CPU, if there is one. */
 static __always_inline struct rota_table_vcpu *local_here(struct cpu_ctx *c, u32 cpu, u32 local)
 {
-	struct rota_cpu_view *view = c->buffer < ROTA_NR_BUFFERS ? cpu_view(c->buffer, cpu) : NULL;
+	struct rota_cpu_view *view = c->slot.buffer < ROTA_NR_BUFFERS ? cpu_view(c->slot.buffer, cpu) : NULL;
 
-	return view && local < view->nr_locals ? local_vcpu(c->buffer, view, local) : NULL;
+	return view && local < view->nr_locals ? local_vcpu(c->slot.buffer, view, local) : NULL;
 }
 
 #endif /* ROTA_LOCALS_BPF_H */

@@ -161,35 +161,35 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!c)
 		return;
-	c->overtaken = false;
-	c->decided = true;
-	c->dozes = 0;
-	c->claimed = ROTA_NONE;
-	c->look_at = ROTA_NEVER;
-	c->now = now_after(c, prev);
-	if (goes_on_anyway(c, cpu, prev, c->now))
+	c->turn.overtaken = false;
+	c->turn.decided = true;
+	c->offer.dozes = 0;
+	c->claims.claimed = ROTA_NONE;
+	c->run.look_at = ROTA_NEVER;
+	c->run.now = now_after(c, prev);
+	if (goes_on_anyway(c, cpu, prev, c->run.now))
 		return;
-	settle_prev(prev, c, cpu, c->now);
-	if (follow_slots(c, cpu, c->now) && c->slot_tenant != ROTA_NONE)
-		call_siblings(c->slot_tenant);
+	settle_prev(prev, c, cpu, c->run.now);
+	if (follow_slots(c, cpu, c->run.now) && c->slot.tenant != ROTA_NONE)
+		call_siblings(c->slot.tenant);
 	pass_on_taken(c);
-	c->prev_dsq = dsq_of_prev(prev, cpu, c->buffer, c->now);
-	finds = c->housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
+	c->run.prev_dsq = dsq_of_prev(prev, cpu, c->slot.buffer, c->run.now);
+	finds = c->role.housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
 	hold_claimed(c);
 	if (!finds) {
 		go_idle(c, cpu);
 		return;
 	}
-	if (c->level == ROTA_LEVEL_IDLE && c->picked >= ROTA_LEVEL_SHARED)
+	if (c->turn.level == ROTA_LEVEL_IDLE && c->turn.picked >= ROTA_LEVEL_SHARED)
 		pass_lines_on(cpu);
-	if (c->keeps_prev)
+	if (c->run.keeps_prev)
 		keep_prev(c, cpu, prev);
-	if (c->passes_on) {
-		c->passes_on = false;
-		pass_on(c->slot_tenant, c->now);
+	if (c->run.passes_on) {
+		c->run.passes_on = false;
+		pass_on(c->slot.tenant, c->run.now);
 	}
-	c->until_ns = min_time(c->until_ns, c->look_at);
-	arm(c, c->until_ns);
+	c->turn.until_ns = min_time(c->turn.until_ns, c->run.look_at);
+	arm(c, c->turn.until_ns);
 }
 
 /*
@@ -229,29 +229,30 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	if (!c || !t)
 		return;
 	took = took_to_start(c, t, now);
-	c->resumes = !t->counted; /* by no enqueue: its affinity, or what not, was changed as it ran */
-	if (!t->straight) {	  /* which has been looked at a moment ago */
+	c->turn.resumes = !t->counted; /* by no enqueue: its affinity, or what not, was changed as it ran */
+	if (!t->straight) {	       /* which has been looked at a moment ago */
 		u32 queue = t->m.queue;
 
 		settle_membership(p, t, now);
 		becomes_runnable(p, t, now); /* a thread that came by no enqueue of ours */
 		if (t->m.queue != queue)
-			c->overtaken = true; /* it was somebody else's when it was chosen */
+			c->turn.overtaken = true; /* it was somebody else's when it was chosen */
 	}
 	/*
 	 * A thread that starts without a decision may have waited in this CPU's own queue for another class to leave. A
 	 * thread whose cgroup or affinity is changed stops and runs again at once.
 	 */
-	cause = c->other_since && !c->decided && now - c->other_since > ROTA_LATE_MIN_NS ? ROTA_CAUSE_HIGHER_CLASS
-											 : ROTA_CAUSE_ROTA;
+	cause = c->turn.other_since && !c->turn.decided && now - c->turn.other_since > ROTA_LATE_MIN_NS
+			? ROTA_CAUSE_HIGHER_CLASS
+			: ROTA_CAUSE_ROTA;
 	settle_other(c, cpu, now);
 	if (t->straight)
 		starts_straight(c, cpu, t->m.tenant, now);
 	t->straight = false;
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
-	if (c->overtaken && !is_bound_kernel_thread(p))
+	if (c->turn.overtaken && !is_bound_kernel_thread(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->picked, now);
+	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->turn.picked, now);
 	starts_serving(c);
 	t->running = true;
 	t->run_since = t->charged = now;
@@ -280,10 +281,10 @@ void STRUCT_OPS(rota_stopping, struct task_struct *p, bool runnable)
 	if (!c || !t)
 		return;
 	/* The decision's time is the next one's, as in the kernel's account: what ran until then has been charged. */
-	now = runnable && c->decided ? c->now : bpf_ktime_get_ns();
-	c->other_since = now;
+	now = runnable && c->turn.decided ? c->run.now : bpf_ktime_get_ns();
+	c->turn.other_since = now;
 	settle_task(p, t, c, cpu, runnable, now);
-	c->served = ROTA_NONE;
+	c->fair.served = ROTA_NONE;
 	stops_serving(c, now);
 	if (runnable) {
 		fair_ends(c); /* dispatch has chosen another one, or was not asked */
@@ -298,21 +299,21 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 
 	if (!c)
 		return;
-	now = idle && c->decided ? c->now : bpf_ktime_get_ns(); /* this was the decision */
+	now = idle && c->turn.decided ? c->run.now : bpf_ktime_get_ns(); /* this was the decision */
 	settle_other(c, cpu, now);
 	if (idle) {
 		fair_ends(c);
 		/* Publish, then look; a waker's end is tell_new_idle_cpu. */
-		__sync_lock_test_and_set(&c->level, ROTA_LEVEL_IDLE);
-		c->idle_since = now;
+		__sync_lock_test_and_set(&c->turn.level, ROTA_LEVEL_IDLE);
+		c->idle.since = now;
 		if (may_miss(c))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	if (c->idle_since)
-		c->account.idle_ns += now - c->idle_since;
-	c->idle_since = c->missed_ns = 0;
-	c->other_since = now;
+	if (c->idle.since)
+		c->account.idle_ns += now - c->idle.since;
+	c->idle.since = c->idle.missed_ns = 0;
+	c->turn.other_since = now;
 }
 
 s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args *args)

@@ -43,7 +43,7 @@ static __always_inline bool mark(u64 *marks, u32 index)
 /* The word with the mark of the slot owner's vCPU, or NULL. */
 static __always_inline u64 *slot_marks(struct cpu_ctx *c, u32 index)
 {
-	struct rota_tenant *tenant = c->slot_queue == ROTA_NONE ? NULL : tenant_of(c->slot_tenant);
+	struct rota_tenant *tenant = c->slot.queue == ROTA_NONE ? NULL : tenant_of(c->slot.tenant);
 	struct queue_ctx *q = tenant ? marks_of(tenant, index) : NULL;
 
 	return q ? &q->hungry : NULL;
@@ -51,10 +51,10 @@ static __always_inline u64 *slot_marks(struct cpu_ctx *c, u32 index)
 
 static __always_inline void clear_hungry(struct cpu_ctx *c)
 {
-	u32 index = c->slot_hungry - 1;
-	u64 *marks = c->slot_hungry ? slot_marks(c, index) : NULL;
+	u32 index = c->slot.hungry - 1;
+	u64 *marks = c->slot.hungry ? slot_marks(c, index) : NULL;
 
-	c->slot_hungry = 0;
+	c->slot.hungry = 0;
 	if (marks)
 		unmark(marks, index);
 }
@@ -65,11 +65,11 @@ static __always_inline void clear_hungry(struct cpu_ctx *c)
  */
 static __always_inline void clear_served(struct cpu_ctx *c)
 {
-	u64 *marks = slot_marks(c, c->slot_index);
+	u64 *marks = slot_marks(c, c->slot.index);
 
-	c->slot_hungry = 0;
-	if (marks && is_marked(marks, c->slot_index))
-		unmark(marks, c->slot_index);
+	c->slot.hungry = 0;
+	if (marks && is_marked(marks, c->slot.index))
+		unmark(marks, c->slot.index);
 }
 
 /*
@@ -80,20 +80,20 @@ static __always_inline void clear_served(struct cpu_ctx *c)
 static __always_inline bool mark_hungry(struct cpu_ctx *c, u32 index)
 {
 	u64 *marks = slot_marks(c, index);
-	bool anew = !c->slot_hungry;
+	bool anew = !c->slot.hungry;
 
 	if (!marks)
 		return false;
-	c->slot_hungry = index + 1;
+	c->slot.hungry = index + 1;
 	return mark(marks, index) || anew;
 }
 
 /* Whether a waker has taken the slot's mark, and nobody was served since. */
 static __always_inline bool is_mark_taken(struct cpu_ctx *c)
 {
-	u64 *marks = c->slot_hungry ? slot_marks(c, c->slot_hungry - 1) : NULL;
+	u64 *marks = c->slot.hungry ? slot_marks(c, c->slot.hungry - 1) : NULL;
 
-	return marks && !is_marked(marks, c->slot_hungry - 1);
+	return marks && !is_marked(marks, c->slot.hungry - 1);
 }
 
 /*
@@ -102,7 +102,7 @@ static __always_inline bool is_mark_taken(struct cpu_ctx *c)
  */
 static __always_inline bool is_unwanted(const struct cpu_ctx *c)
 {
-	return c->unwanted && !c->prev_dsq && !nr_rehomed;
+	return c->offer.unwanted && !c->run.prev_dsq && !nr_rehomed;
 }
 
 /* Words with marks of vCPUs that are looked at: see marks_of. */
@@ -112,9 +112,9 @@ static __always_inline bool is_unwanted(const struct cpu_ctx *c)
 static __always_inline bool is_wanted(struct cpu_ctx *c)
 {
 	/* The waker's end of publish, then look: see dozes_off. */
-	if (c->unwanted)
-		__sync_lock_test_and_set(&c->unwanted, 0);
-	return c->dozes;
+	if (c->offer.unwanted)
+		__sync_lock_test_and_set(&c->offer.unwanted, 0);
+	return c->offer.dozes;
 }
 
 /*
@@ -125,10 +125,10 @@ static __always_inline bool take_dozing(struct task_struct *p, struct cpu_ctx *c
 {
 	struct task_ctx *t = task_ctx(p);
 
-	if (!t || !c->dozes || until < now + ROTA_LATE_MIN_NS || !__sync_lock_test_and_set(&c->dozes, 0))
+	if (!t || !c->offer.dozes || until < now + ROTA_LATE_MIN_NS || !__sync_lock_test_and_set(&c->offer.dozes, 0))
 		return false;
 	t->took_mark = true;
-	__sync_lock_test_and_set(&c->taken_for, t->m.tenant + 1);
+	__sync_lock_test_and_set(&c->offer.taken_for, t->m.tenant + 1);
 	return true;
 }
 

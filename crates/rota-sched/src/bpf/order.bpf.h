@@ -26,17 +26,17 @@ __noinline bool pick_tenant(u32 cpu)
 
 	if (!c)
 		return false;
-	if (!c->prev_dsq && !c->waiting && !shared_may_wait()) {
+	if (!c->run.prev_dsq && !c->lines.waiting && !shared_may_wait()) {
 		nobody_overdue(c);
-		return (c->slot_queue != ROTA_NONE && serve_owner(cpu)) || (!is_unwanted(c) && serve_second_level(cpu));
+		return (c->slot.queue != ROTA_NONE && serve_owner(cpu)) || (!is_unwanted(c) && serve_second_level(cpu));
 	}
 	if (serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
-	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot_end))
+	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot.end))
 		return true;
-	if (c->exclusive)
+	if (c->role.exclusive)
 		return false;
-	return serve_fair(cpu, ROTA_LEVEL_SHARED, c->slot_end) ||
-	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot_end);
+	return serve_fair(cpu, ROTA_LEVEL_SHARED, c->slot.end) ||
+	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot.end);
 }
 
 #endif /* ROTA_ORDER_BPF_H */

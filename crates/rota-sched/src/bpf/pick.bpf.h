@@ -18,15 +18,15 @@ __noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 
 	if (!c)
 		return false;
-	c->keeps_prev = false;
+	c->run.keeps_prev = false;
 	/* Of a line it is known: another call here would be one too deep for the verifier. */
 	if (((dsq >> 32) != (DSQ_SHARED(0) >> 32) && !may_wait(dsq)) || !scx_move_to_local(dsq)) {
-		if (c->prev_dsq != dsq)
+		if (c->run.prev_dsq != dsq)
 			return false;
-		c->keeps_prev = true;
+		c->run.keeps_prev = true;
 	}
-	c->picked = level;
-	c->until_ns = until;
+	c->turn.picked = level;
+	c->turn.until_ns = until;
 	return true;
 }
 
@@ -45,13 +45,13 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 	if (tenant->kind != ROTA_KIND_VM)
 		return serve(cpu, DSQ_QUEUE(service), level, crowd_until(c, service, until));
 	own = service + 1 + index;
-	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && c->prev_dsq != DSQ_QUEUE(service))
+	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && c->run.prev_dsq != DSQ_QUEUE(service))
 		return serve(cpu, DSQ_QUEUE(own), level, until);
 	/* Both wait: they take turns, in a slot so that it has one of each; or another slot has the monitor's. */
-	c->passes_on = level == ROTA_LEVEL_OWNER;
-	turn = level == ROTA_LEVEL_OWNER ? (c->slot_end - c->slot_start) / 2 : ROTA_QUANTUM_NS;
-	until = min_time(until, c->now + min_time(turn, ROTA_QUANTUM_NS));
-	first = c->service_first = !c->service_first;
+	c->run.passes_on = level == ROTA_LEVEL_OWNER;
+	turn = level == ROTA_LEVEL_OWNER ? (c->slot.end - c->slot.start) / 2 : ROTA_QUANTUM_NS;
+	until = min_time(until, c->run.now + min_time(turn, ROTA_QUANTUM_NS));
+	first = c->turn.service_first = !c->turn.service_first;
 	return serve(cpu, DSQ_QUEUE(first ? service : own), level, until) ||
 	       serve(cpu, DSQ_QUEUE(first ? own : service), level, until);
 }
@@ -84,16 +84,16 @@ __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 unt
  */
 static __always_inline void look_again(struct cpu_ctx *c)
 {
-	struct queue_ctx *owner = queue_ctx(c->slot_queue);
+	struct queue_ctx *owner = queue_ctx(c->slot.queue);
 
 	/* After unclaim: a CPU that lets go of the vCPU, or queues a thread, has changed the counts before. */
-	if (!owner || !queue_waits(owner) || nr_waiting(DSQ_QUEUE(c->slot_queue)) > 0) {
-		c->looks_since = 0;
+	if (!owner || !queue_waits(owner) || nr_waiting(DSQ_QUEUE(c->slot.queue)) > 0) {
+		c->slot.looks_since = 0;
 		return;
 	}
-	if (!c->looks_since)
-		c->looks_since = c->now;
-	c->look_at = c->now + max_time(c->now - c->looks_since, ROTA_LOOK_AGAIN_NS);
+	if (!c->slot.looks_since)
+		c->slot.looks_since = c->run.now;
+	c->run.look_at = c->run.now + max_time(c->run.now - c->slot.looks_since, ROTA_LOOK_AGAIN_NS);
 }
 
 __noinline bool serve_owner(u32 cpu)
@@ -101,16 +101,16 @@ __noinline bool serve_owner(u32 cpu)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_tenant *tenant;
 
-	if (!c || c->slot_queue == ROTA_NONE)
+	if (!c || c->slot.queue == ROTA_NONE)
 		return false;
-	tenant = tenant_of(c->slot_tenant);
+	tenant = tenant_of(c->slot.tenant);
 	if (!tenant)
 		return false;
 	/* Publish, then look: the mark, and the queue once more; a waker's end is tell_others. */
-	if (serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end) ||
-	    (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot_index) &&
-	     serve_vcpu(cpu, c->slot_tenant, c->slot_index, ROTA_LEVEL_OWNER, c->slot_end))) {
-		if (tenant->nr_vcpus > 1 || c->slot_hungry)
+	if (serve_vcpu(cpu, c->slot.tenant, c->slot.index, ROTA_LEVEL_OWNER, c->slot.end) ||
+	    (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot.index) &&
+	     serve_vcpu(cpu, c->slot.tenant, c->slot.index, ROTA_LEVEL_OWNER, c->slot.end))) {
+		if (tenant->nr_vcpus > 1 || c->slot.hungry)
 			clear_served(c);
 		return true;
 	}

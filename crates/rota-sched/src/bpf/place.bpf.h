@@ -46,7 +46,7 @@ static __always_inline u64 shared_dsq(struct task_struct *p, u32 buffer)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	u64 line = DSQ_SHARED(c ? c->domain : 0);
+	u64 line = DSQ_SHARED(c ? c->role.domain : 0);
 
 	if (is_held(p))
 		return is_exclusive(buffer, cpu) || is_housekeeping(cpu) ? DSQ_PINNED(cpu) : line;
@@ -98,7 +98,7 @@ static __always_inline u64 idle_background_dsq(struct task_struct *p, u64 dsq)
 	struct cpu_ctx *c = cpu_ctx((u32)dsq);
 	u32 cpu;
 
-	if (!c || (c->level == ROTA_LEVEL_IDLE && scx_bpf_test_and_clear_cpu_idle((u32)dsq)))
+	if (!c || (c->turn.level == ROTA_LEVEL_IDLE && scx_bpf_test_and_clear_cpu_idle((u32)dsq)))
 		return dsq;
 	cpu = idle_open_cpu(p);
 	return cpu == ROTA_NONE ? dsq : DSQ_BACKGROUND(cpu);

@@ -19,7 +19,7 @@
 static __always_inline struct second_place *second_place(struct cpu_ctx *c, u64 local)
 {
 	barrier_var(local);
-	return &c->second_places[local & (ROTA_LOCALS_MAX - 1)];
+	return &c->second.places[local & (ROTA_LOCALS_MAX - 1)];
 }
 
 /* The tenant's clock on CPU `cpu`, on which it has a vCPU. */
@@ -62,7 +62,7 @@ __noinline int second_forgives(u32 cpu, u32 tenant_id, u64 lag)
 /* Whether the vCPU is in the middle of a turn: then it goes on, unless somebody is a minimum slice further behind. */
 static __always_inline bool second_goes_on(struct cpu_ctx *c, u32 local)
 {
-	return local == c->second_local && c->level == ROTA_LEVEL_SECOND && c->now < c->second_until;
+	return local == c->second.local && c->turn.level == ROTA_LEVEL_SECOND && c->run.now < c->second.until;
 }
 
 /*
@@ -103,7 +103,7 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 			least = tag;
 		}
 	}
-	c->second_most = most;
+	c->run.second_most = most;
 	return found;
 }
 
@@ -124,16 +124,16 @@ __noinline bool serve_local(u32 cpu, u32 local)
 	if (!tenant || !f)
 		return false;
 	clock = f->second + second_place(c, local)->forgiven;
-	if (vtime_before(clock, c->second_most - ROTA_FAIR_CREDIT_NS))
-		second_forgives(cpu, vcpu->tenant, c->second_most - ROTA_FAIR_CREDIT_NS - clock);
-	until = second_goes_on(c, local) ? c->second_until : c->now + ROTA_QUANTUM_NS;
-	until = min_time(c->slot_end, until);
+	if (vtime_before(clock, c->run.second_most - ROTA_FAIR_CREDIT_NS))
+		second_forgives(cpu, vcpu->tenant, c->run.second_most - ROTA_FAIR_CREDIT_NS - clock);
+	until = second_goes_on(c, local) ? c->second.until : c->run.now + ROTA_QUANTUM_NS;
+	until = min_time(c->slot.end, until);
 	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
 		return false;
-	c->second_until = until;
-	c->second_local = local;
-	c->second_tenant = vcpu->tenant;
-	second_place(c, local)->served = c->now;
+	c->second.until = until;
+	c->second.local = local;
+	c->second.tenant = vcpu->tenant;
+	second_place(c, local)->served = c->run.now;
 	return true;
 }
 
@@ -168,14 +168,14 @@ __noinline bool second_gives_way(u32 cpu, u32 tenant_id, u64 now)
 	struct rota_tenant *present;
 	u64 since, used, clock;
 
-	if (!c || c->level != ROTA_LEVEL_SECOND)
+	if (!c || c->turn.level != ROTA_LEVEL_SECOND)
 		return false;
-	present = tenant_of(c->second_tenant);
+	present = tenant_of(c->second.tenant);
 	if (!present)
 		return false;
-	since = c->turn_since;
+	since = c->turn.since;
 	used = now > since ? now - since : 0;
-	clock = second_clock(cpu, c->second_tenant) + weighted(present, used);
+	clock = second_clock(cpu, c->second.tenant) + weighted(present, used);
 	return vtime_before(second_clock(cpu, tenant_id) + weighted(present, ROTA_FAIR_SLICE_NS), clock);
 }
 

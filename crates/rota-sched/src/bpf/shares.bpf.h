@@ -112,7 +112,7 @@ __noinline int fair_joins(u32 cpu, u32 tenant)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
 	if (f && c && is_shared_tenant(tenant_of(tenant)))
-		put_forward(&f->clock, fair_v(c->domain));
+		put_forward(&f->clock, fair_v(c->role.domain));
 	return 0;
 }
 
@@ -122,7 +122,7 @@ __noinline int fair_joins(u32 cpu, u32 tenant)
  */
 static __always_inline u64 fair_next(struct cpu_ctx *c, u32 tenant, struct fair_ctx *f)
 {
-	return f->clock + f->booked + (tenant == c->lasting ? c->unsettled - c->booked : 0);
+	return f->clock + f->booked + (tenant == c->fair.lasting ? c->fair.unsettled - c->fair.booked : 0);
 }
 
 /*
@@ -131,27 +131,27 @@ static __always_inline u64 fair_next(struct cpu_ctx *c, u32 tenant, struct fair_
  */
 static __always_inline void settle_clock(struct cpu_ctx *c, struct fair_ctx *f, struct fair_domain *d, u64 booked)
 {
-	if (f && c->unsettled)
-		__sync_fetch_and_add(&f->clock, c->unsettled);
-	if (f && booked != c->booked)
-		__sync_fetch_and_add(&f->booked, booked - c->booked);
+	if (f && c->fair.unsettled)
+		__sync_fetch_and_add(&f->clock, c->fair.unsettled);
+	if (f && booked != c->fair.booked)
+		__sync_fetch_and_add(&f->booked, booked - c->fair.booked);
 	if (f && d)
 		put_forward(&f->clock, d->v_before);
-	c->unsettled = 0;
-	c->booked = booked;
+	c->fair.unsettled = 0;
+	c->fair.booked = booked;
 }
 
 /* The present tenant was served here for so long. */
 static __always_inline void fair_charge(struct cpu_ctx *c, u64 used)
 {
-	struct rota_tenant *tenant = tenant_of(c->lasting);
+	struct rota_tenant *tenant = tenant_of(c->fair.lasting);
 
 	if (!is_shared_tenant(tenant))
 		return;
-	c->unsettled += weighted(tenant, used);
-	if (c->unsettled >= weighted(tenant, ROTA_FAIR_GRAIN_NS))
-		settle_clock(c, fair_ctx(c->lasting), fair_domain(c->domain),
-			     c->booked > c->unsettled ? c->booked - c->unsettled : 0);
+	c->fair.unsettled += weighted(tenant, used);
+	if (c->fair.unsettled >= weighted(tenant, ROTA_FAIR_GRAIN_NS))
+		settle_clock(c, fair_ctx(c->fair.lasting), fair_domain(c->role.domain),
+			     c->fair.booked > c->fair.unsettled ? c->fair.booked - c->fair.unsettled : 0);
 }
 
 /*
@@ -160,8 +160,8 @@ static __always_inline void fair_charge(struct cpu_ctx *c, u64 used)
  */
 static __always_inline void second_charge(struct cpu_ctx *c, u64 used)
 {
-	struct rota_tenant *tenant = tenant_of(c->second_tenant);
-	struct fair_ctx *f = fair_ctx(c->second_tenant);
+	struct rota_tenant *tenant = tenant_of(c->second.tenant);
+	struct fair_ctx *f = fair_ctx(c->second.tenant);
 
 	if (tenant && f)
 		__sync_fetch_and_add(&f->second, weighted(tenant, used));
@@ -170,14 +170,14 @@ static __always_inline void second_charge(struct cpu_ctx *c, u64 used)
 /* The tenant has nothing more from this CPU for now: what is left of its turn is not booked any longer. */
 static __always_inline void fair_ends(struct cpu_ctx *c)
 {
-	if (c->booked || c->unsettled)
-		settle_clock(c, fair_ctx(c->lasting), fair_domain(c->domain), 0);
+	if (c->fair.booked || c->fair.unsettled)
+		settle_clock(c, fair_ctx(c->fair.lasting), fair_domain(c->role.domain), 0);
 }
 
 /* What is to be booked for the turn, up to a minimum slice, so that others know of it. */
 static __always_inline u64 fair_turn_of(const struct cpu_ctx *c, const struct rota_tenant *tenant, u64 now)
 {
-	u64 turn = c->until_ns > now ? min_time(c->until_ns - now, ROTA_FAIR_SLICE_NS) : 0;
+	u64 turn = c->turn.until_ns > now ? min_time(c->turn.until_ns - now, ROTA_FAIR_SLICE_NS) : 0;
 
 	return weighted(tenant, turn);
 }
@@ -185,24 +185,24 @@ static __always_inline u64 fair_turn_of(const struct cpu_ctx *c, const struct ro
 /* The CPU has a bit of its own in its domain from now on, as the scheduler is loaded. */
 static __always_inline void fair_seat(struct cpu_ctx *c)
 {
-	struct fair_domain *d = fair_domain(c->domain);
+	struct fair_domain *d = fair_domain(c->role.domain);
 	u32 seat = d ? d->nr_cpus++ : ROTA_FAIR_BITS;
 
 	if (!d || seat >= ROTA_FAIR_BITS)
 		return;
-	d->cpus[seat] = c->number;
-	c->bit = 1ULL << seat;
+	d->cpus[seat] = c->role.number;
+	c->role.bit = 1ULL << seat;
 }
 
 /* Whether the CPU is one of those of its domain that serve the tenant, for others to see. */
 static __always_inline void fair_shows(struct cpu_ctx *c, struct fair_place *place, bool serves)
 {
-	if (!place || !(place->gives_way & c->bit) == !serves)
+	if (!place || !(place->gives_way & c->role.bit) == !serves)
 		return;
 	if (serves)
-		__sync_fetch_and_or(&place->gives_way, c->bit);
+		__sync_fetch_and_or(&place->gives_way, c->role.bit);
 	else
-		__sync_fetch_and_and(&place->gives_way, ~c->bit);
+		__sync_fetch_and_and(&place->gives_way, ~c->role.bit);
 }
 
 /*
@@ -211,29 +211,29 @@ static __always_inline void fair_shows(struct cpu_ctx *c, struct fair_place *pla
  */
 static __always_inline void fair_turn(struct cpu_ctx *c, const struct rota_tenant *tenant, u64 now)
 {
-	struct fair_domain *d = fair_domain(c->domain);
-	struct fair_ctx *f = fair_ctx(c->served), *ahead;
+	struct fair_domain *d = fair_domain(c->role.domain);
+	struct fair_ctx *f = fair_ctx(c->fair.served), *ahead;
 	struct fair_place *place;
 	u64 grain, tag, booked;
 
-	c->gives_way = c->level <= ROTA_LEVEL_SHARED;
+	c->offer.gives_way = c->turn.level <= ROTA_LEVEL_SHARED;
 	if (!d || !f || !is_shared_tenant(tenant))
 		return;
 	grain = weighted(tenant, ROTA_FAIR_GRAIN_NS);
-	tag = fair_next(c, c->served, f);
+	tag = fair_next(c, c->fair.served, f);
 	if (vtime_before(d->v + grain, tag))
 		put_forward(&d->v, tag);
-	remember(d, c->domain, now);
+	remember(d, c->role.domain, now);
 	booked = fair_turn_of(c, tenant, now);
-	if (booked + c->unsettled > c->booked + grain) /* unless most of it is booked still */
+	if (booked + c->fair.unsettled > c->fair.booked + grain) /* unless most of it is booked still */
 		settle_clock(c, f, d, booked);
-	fair_shows(c, fair_place(c->domain, c->served), c->gives_way);
-	if (d->ahead == c->served)
+	fair_shows(c, fair_place(c->role.domain, c->fair.served), c->offer.gives_way);
+	if (d->ahead == c->fair.served)
 		return;
-	place = fair_place(c->domain, d->ahead);
+	place = fair_place(c->role.domain, d->ahead);
 	ahead = place && place->gives_way ? fair_ctx(d->ahead) : NULL;
 	if (!ahead || vtime_before(ahead->clock + grain, f->clock))
-		d->ahead = c->served;
+		d->ahead = c->fair.served;
 }
 
 /* A thread of a tenant starts on a CPU. */
@@ -245,16 +245,16 @@ __noinline int fair_begins(u32 cpu, u32 tenant_id, u64 now)
 
 	if (!c)
 		return 0;
-	if (!is_shared || c->lasting != tenant_id)
+	if (!is_shared || c->fair.lasting != tenant_id)
 		fair_ends(c);
-	c->served = ROTA_NONE;
-	if (c->lasting != tenant_id)
-		fair_shows(c, fair_place(c->domain, c->lasting), false);
+	c->fair.served = ROTA_NONE;
+	if (c->fair.lasting != tenant_id)
+		fair_shows(c, fair_place(c->role.domain, c->fair.lasting), false);
 	if (is_shared) {
 		/* A thread that is changed as it runs keeps the place: its turn goes on. */
-		if (!c->resumes || c->lasting != tenant_id)
-			c->served_since = now;
-		c->served = c->lasting = tenant_id;
+		if (!c->turn.resumes || c->fair.lasting != tenant_id)
+			c->fair.served_since = now;
+		c->fair.served = c->fair.lasting = tenant_id;
 	}
 	fair_turn(c, is_shared ? tenant : NULL, now);
 	return 0;

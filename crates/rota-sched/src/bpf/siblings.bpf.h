@@ -53,7 +53,7 @@ static __always_inline u64 crowd_until(struct cpu_ctx *c, u32 queue, u64 until)
 
 	if (!q || q->nr_runnable <= ROTA_ROTATION_NS / ROTA_QUANTUM_NS)
 		return until;
-	return min_time(until, c->now + quantum(q->nr_runnable));
+	return min_time(until, c->run.now + quantum(q->nr_runnable));
 }
 
 /*

@@ -13,7 +13,7 @@ static __always_inline void check_generation(struct cpu_ctx *c, const struct own
 {
 	if (owner->generation == c->account.generation)
 		return;
-	if (owner->generation < c->account.generation || (c->slot_end != ROTA_NEVER && now < c->slot_end))
+	if (owner->generation < c->account.generation || (c->slot.end != ROTA_NEVER && now < c->slot.end))
 		c->account.mixed++;
 	c->account.generation = owner->generation;
 }
@@ -28,10 +28,10 @@ static __always_inline void find_owner(struct cpu_ctx *c, u32 cpu, const struct 
 	struct rota_table_vcpu *vcpu;
 	struct rota_tenant *tenant;
 
-	c->slot_epoch = live.membership_epoch; /* changes after the tenants do */
-	c->slot_queue = ROTA_NONE;
-	c->slot_tenant = ROTA_NONE;
-	c->slot_moves = false;
+	c->slot.epoch = live.membership_epoch; /* changes after the tenants do */
+	c->slot.queue = ROTA_NONE;
+	c->slot.tenant = ROTA_NONE;
+	c->slot.moves = false;
 	if (owner->vcpu == ROTA_NONE || owner->buffer >= ROTA_NR_BUFFERS)
 		return;
 	view = cpu_view(owner->buffer, cpu);
@@ -39,11 +39,11 @@ static __always_inline void find_owner(struct cpu_ctx *c, u32 cpu, const struct 
 	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 	if (!tenant || tenant->class != ROTA_CLASS_RESERVED)
 		return;
-	c->slot_tenant = vcpu->tenant;
-	c->slot_index = vcpu->index;
-	c->slot_queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
-	c->slot_moves = vcpu->nr_cpus > 1;
-	if (c->slot_moves)
+	c->slot.tenant = vcpu->tenant;
+	c->slot.index = vcpu->index;
+	c->slot.queue = tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0);
+	c->slot.moves = vcpu->nr_cpus > 1;
+	if (c->slot.moves)
 		trail(vcpu_entry(tenant, vcpu->index), owner->generation, cpu);
 }
 
@@ -55,20 +55,20 @@ static __always_inline bool is_in_slot(const struct cpu_ctx *c, u64 now)
 {
 	u64 generation = 0;
 
-	if (now < c->slot_start || now >= c->slot_end || table_in_force(now) != c->buffer ||
-	    table_next(now) < c->slot_end || c->slot_epoch != live.membership_epoch)
+	if (now < c->slot.start || now >= c->slot.end || table_in_force(now) != c->slot.buffer ||
+	    table_next(now) < c->slot.end || c->slot.epoch != live.membership_epoch)
 		return false;
-	if (c->buffer != ROTA_NONE)
-		generation = c->buffer ? live.tables[1].generation : live.tables[0].generation;
-	return generation == c->slot_generation;
+	if (c->slot.buffer != ROTA_NONE)
+		generation = c->slot.buffer ? live.tables[1].generation : live.tables[0].generation;
+	return generation == c->slot.generation;
 }
 
 /* Has the timer fire at `at`, on this CPU. */
 static __always_inline void arm(struct cpu_ctx *c, u64 at)
 {
-	if (at == ROTA_NEVER || c->armed_ns == at)
+	if (at == ROTA_NEVER || c->turn.armed_ns == at)
 		return;
-	c->armed_ns = at;
+	c->turn.armed_ns = at;
 	bpf_timer_start(&c->timer, at, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 

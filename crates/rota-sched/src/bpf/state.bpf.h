@@ -116,93 +116,133 @@ struct second_place {
 	u64 forgiven; /* to be added to its tenant's clock, by the table in force: see second.bpf.h */
 };
 
-/* What a CPU does now and how long it may. */
-struct cpu_ctx {
-	struct rota_cpu_account account;
-	struct bpf_timer timer;
-	u64 armed_ns;	/* when the timer fires; 0: not armed */
-	u64 until_ns;	/* when what runs now must end; ROTA_NEVER: when it likes */
-	u64 turn_since; /* when what runs now started, or its account was last settled */
-	u32 level;	/* enum rota_level, of what runs now */
-	u32 picked;	/* enum rota_level, of what dispatch has chosen and the kernel is about to run */
+/* What a CPU is: written as the scheduler is loaded, but for `exclusive`. */
+struct role {
+	u32 number;
+	u32 domain;
+	u64 bit;     /* its own in its domain; 0 if there are more CPUs than bits */
+	u32 sibling; /* another CPU of its core; itself if there is none */
 	bool housekeeping;
-	bool exclusive;	    /* in the table in force: see cpus.bpf.h */
+	bool exclusive; /* in the table in force: see cpus.bpf.h */
+};
+
+/* The turn on a CPU: what runs, at what level, and until when. */
+struct turn {
+	u64 since;	    /* when what runs now started, or its account was last settled */
+	u64 until_ns;	    /* when what runs now must end; ROTA_NEVER: when it likes */
+	u64 armed_ns;	    /* when the timer fires; 0: not armed */
+	u32 level;	    /* enum rota_level, of what runs now */
+	u32 picked;	    /* enum rota_level, of what dispatch has chosen and the kernel is about to run */
+	u32 line;	    /* which line of the floor it is of, if it is the floor's */
+	bool decided;	    /* dispatch was asked since the turn began */
 	bool overtaken;	    /* a slot ended or its owner woke since dispatch last decided: see running */
-	bool decided;	    /* dispatch was asked since the present turn began */
-	bool keeps_prev;    /* dispatch has chosen what ran until now */
+	bool resumes;	    /* what starts to run was changed as it ran, and has stopped for that only */
 	bool service_first; /* a VM's turn: its monitor's threads before its vCPU thread */
-	bool passes_on;	    /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
-	u32 dozes;	    /* it idles without a timer: see rouse */
-	u32 taken_for;	    /* number + 1 of the tenant whose thread was sent here as it dozed: take_dozing */
-	u32 unwanted;	    /* nobody was found to wait for its slots, or told of since: see dozes_off */
-	u32 waiting;	    /* at most so many are in its dispatch queues: see line.bpf.h */
-	u64 called;	    /* when those were last looked for that are bound to it and overdue */
-	/* One run of dispatch. */
+	u64 other_since;    /* neither idle nor one of our tasks since then; 0: not now */
+	u64 interrupt_ns;   /* the kernel's counts when the turn started */
+	u64 steal_ns;
+};
+
+/* One run of dispatch: what it knows, and what it has found. */
+struct run {
 	u64 now;
-	u64 prev_dsq; /* where what ran until now would wait, if it would go on; 0: it would not */
-	u32 buffer;   /* of the table in force */
-	u64 look_at;  /* a thread is on its way: when to look for it again; ROTA_NEVER */
-	/* Entries and claims of vCPUs (handover.bpf.h), ROTA_NONE: none. */
+	u64 prev_dsq;	 /* where what ran until now would wait, if it would go on; 0: it would not */
+	u64 look_at;	 /* a thread is on its way: when to look for it again; ROTA_NEVER */
+	bool keeps_prev; /* what ran until now has been chosen */
+	bool passes_on;	 /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
+	/* What a pick among shared tenants has to come before. */
+	bool prev_spent; /* it is the turn of the present thread's siblings */
+	bool has_bound;
+	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
+	u64 bound;
+	u64 second_most; /* the clock furthest ahead among the tenants that wait for the second level */
+};
+
+/* Entries and claims of vCPUs (handover.bpf.h); ROTA_NONE: none. */
+struct claims {
 	u32 claimed; /* by the run of dispatch */
 	u32 claim;
 	u32 held; /* by what dispatch chose last */
 	u32 held_claim;
 	u32 serving; /* by what is on the CPU */
 	u32 serving_claim;
-	/* The slot in force: start, end and owner. */
-	u64 slot_start;
-	u64 slot_end;
-	u64 slot_generation;
-	u32 slot_epoch; /* of memberships, as its owner was looked up */
-	u32 slot_tenant;
-	u32 slot_index;	  /* which of the tenant's vCPUs */
-	u32 slot_vcpu;	  /* index into the table's vcpus, ROTA_NONE: idle */
-	u32 slot_queue;	  /* the owner's; ROTA_NONE: idle */
-	u32 slot_hungry;  /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
-	u64 slot_lost_ns; /* already counted as lost, for any cause */
-	bool slot_moves;  /* the owner has slots on other CPUs as well */
-	u64 looks_since;  /* one of its threads is on its way since then, at least; 0: none */
-	/* The second level. */
-	u32 second_local; /* the local vCPU that had the last turn; ROTA_NONE: none had */
-	u32 second_tenant;
-	u64 second_until; /* when that turn ends at the latest */
-	u64 second_most;  /* the clock furthest ahead among the tenants that wait */
-	struct second_place second_places[ROTA_LOCALS_MAX];
-	/*
-	 * Fair shares. What other CPUs look at: the tenant served, since when, and whether the CPU was not asked yet to
-	 * give way.
-	 */
-	u32 number;
-	u32 domain;
-	u64 bit;     /* its own in its domain; 0 if there are more CPUs than bits */
-	u32 sibling; /* another CPU of its core; itself if there is none */
-	u32 served;  /* the shared tenant; ROTA_NONE: none */
-	u32 gives_way;
-	u32 lasting; /* the one served last: the following two are its virtual time */
-	u64 booked;
-	u64 unsettled; /* used, and not yet in its clock */
-	bool resumes;  /* what starts to run was changed as it ran, and has stopped for that only */
-	u64 served_since;
-	u32 sampled;
-	u32 visits; /* the domain looked at last */
-	/* One run of dispatch: what a pick has to come before. */
-	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
-	bool prev_spent; /* it is its siblings' turn */
-	bool has_bound;
-	u64 bound;
-	/* The floor. */
+};
+
+/* The slot in force on a CPU. */
+struct slot {
+	u64 start;
+	u64 end;
+	u64 generation;
+	u64 looks_since; /* one of the owner's threads is on its way since then, at least; 0: none */
+	u64 lost_ns;	 /* already counted as lost, for any cause */
+	u32 buffer;	 /* of the table in force */
+	u32 epoch;	 /* of memberships, as the owner was looked up */
+	u32 tenant;
+	u32 index;  /* which of the tenant's vCPUs */
+	u32 vcpu;   /* index into the table's vcpus, ROTA_NONE: idle */
+	u32 queue;  /* the owner's; ROTA_NONE: idle */
+	u32 hungry; /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
+	bool moves; /* the owner has slots on other CPUs as well */
+};
+
+/* What a CPU offers to wakers. */
+struct offer {
+	u32 dozes;     /* it idles without a timer: see rouse */
+	u32 taken_for; /* number + 1 of the tenant whose thread was sent here as it dozed: take_dozing */
+	u32 unwanted;  /* nobody was found to wait for its slots, or told of since: see dozes_off */
+	u32 gives_way; /* it was not asked yet to give way to a shared tenant's thread */
+};
+
+/* The lines of a CPU. */
+struct lines {
+	u32 waiting;  /* at most so many are in its dispatch queues: see line.bpf.h */
+	u32 starving; /* the line with a grant for starved threads, and 1; 0: none */
+	u64 called;   /* when threads were last looked for that are bound to it and overdue */
 	struct floor background;
 	struct floor pinned;
 	struct floor shared;
-	u32 floor_line;			 /* which of the three the present turn is of, if it is the floor's */
-	u32 starving;			 /* the line with a grant for starved threads, and 1; 0: none */
+};
+
+/* The second level of a CPU. */
+struct second {
+	u32 local; /* the local vCPU that had the last turn; ROTA_NONE: none had */
+	u32 tenant;
+	u64 until; /* when that turn ends at the latest */
+	struct second_place places[ROTA_LOCALS_MAX];
+};
+
+/* The shared tenants that a CPU serves. */
+struct fair {
+	u32 served;  /* the tenant; ROTA_NONE: none */
+	u32 lasting; /* the one served last: the following two are its virtual time */
+	u64 booked;
+	u64 unsettled; /* used, and not yet in its clock */
+	u64 served_since;
+	u32 sampled;
+	u32 visits; /* the domain looked at last */
+};
+
+/* A CPU that idles. */
+struct idle {
+	u64 since;     /* idle since then; 0: not now */
+	u64 missed_ns; /* it looks for missed threads after so long; 0: it does not */
+};
+
+/* What a CPU does now and how long it may. The kernel wants a timer, and a pointer to a mask, to be in no other part. */
+struct cpu_ctx {
+	struct rota_cpu_account account;
+	struct bpf_timer timer;
 	struct bpf_cpumask __kptr *both; /* scratch, of an operation that this CPU carries out: see idle_cpu_of */
-	/* Accounts. */
-	u64 other_since;  /* neither idle nor one of our tasks since then; 0: not now */
-	u64 idle_since;	  /* idle since then; 0: not now */
-	u64 missed_ns;	  /* idle, it looks for missed threads after so long; 0: it does not */
-	u64 interrupt_ns; /* the kernel's count when the present turn started */
-	u64 steal_ns;
+	struct role role;
+	struct turn turn;
+	struct run run;
+	struct claims claims;
+	struct slot slot;
+	struct offer offer;
+	struct lines lines;
+	struct fair fair;
+	struct idle idle;
+	struct second second;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Where a task belongs. */
@@ -346,8 +386,8 @@ static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
 static __always_inline struct floor *floor_of(struct cpu_ctx *c, u32 line)
 {
 	if (line == FLOOR_SHARED)
-		return &c->shared;
-	return line == FLOOR_PINNED ? &c->pinned : &c->background;
+		return &c->lines.shared;
+	return line == FLOOR_PINNED ? &c->lines.pinned : &c->lines.background;
 }
 
 static __always_inline struct queue_ctx *queue_ctx(u32 queue)

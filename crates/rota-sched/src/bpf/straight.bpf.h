@@ -20,9 +20,9 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 	struct fair_ctx *f = fair_ctx(t->m.tenant);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!f || !c || c->housekeeping || !is_shared_tenant(tenant))
+	if (!f || !c || c->role.housekeeping || !is_shared_tenant(tenant))
 		return false;
-	c->gives_way = 0;
+	c->offer.gives_way = 0;
 	t->tag = fair_tag(p, t, tenant, f);
 	return true;
 }
@@ -34,8 +34,9 @@ static __always_inline bool goes_straight_at_home(struct task_struct *p, struct 
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!(enq_flags & SCX_ENQ_WAKEUP) || !is_bound || !c || c->level != ROTA_LEVEL_IDLE || c->housekeeping ||
-	    c->exclusive || !is_shared_tenant(tenant_of(t->m.tenant)) || !scx_bpf_test_and_clear_cpu_idle(cpu))
+	if (!(enq_flags & SCX_ENQ_WAKEUP) || !is_bound || !c || c->turn.level != ROTA_LEVEL_IDLE ||
+	    c->role.housekeeping || c->role.exclusive || !is_shared_tenant(tenant_of(t->m.tenant)) ||
+	    !scx_bpf_test_and_clear_cpu_idle(cpu))
 		return false;
 	return goes_straight(p, t, cpu);
 }
@@ -46,13 +47,13 @@ static __always_inline bool goes_straight_at_home(struct task_struct *p, struct 
  */
 static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
 {
-	struct rota_tenant *owner = c->slot_queue == ROTA_NONE ? NULL : tenant_of(c->slot_tenant);
+	struct rota_tenant *owner = c->slot.queue == ROTA_NONE ? NULL : tenant_of(c->slot.tenant);
 
 	if (!owner)
 		return false;
-	if (enters || c->slot_moves || c->looks_since)
+	if (enters || c->slot.moves || c->slot.looks_since)
 		return true;
-	return owner->nr_vcpus > 1 && (!c->slot_hungry || is_mark_taken(c));
+	return owner->nr_vcpus > 1 && (!c->slot.hungry || is_mark_taken(c));
 }
 
 /*
@@ -64,15 +65,16 @@ static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tena
 	bool enters = follow_slots(c, cpu, now);
 	bool anyone;
 
-	c->now = now;
-	c->dozes = 0;
+	c->run.now = now;
+	c->offer.dozes = 0;
 	anyone = fair_anyone(cpu, tenant, now);
-	if (slot_needs_decision(c, enters) || c->exclusive || (anyone && nr_waiting(DSQ_SHARED(c->domain)) > 0))
-		c->overtaken = true;
-	c->prev_tenant = ROTA_NONE;
-	c->picked = ROTA_LEVEL_SHARED;
-	c->until_ns = anyone ? next_decision(c, cpu, ROTA_LEVEL_SHARED, c->slot_end) : c->slot_end;
-	arm(c, c->until_ns);
+	if (slot_needs_decision(c, enters) || c->role.exclusive ||
+	    (anyone && nr_waiting(DSQ_SHARED(c->role.domain)) > 0))
+		c->turn.overtaken = true;
+	c->run.prev_tenant = ROTA_NONE;
+	c->turn.picked = ROTA_LEVEL_SHARED;
+	c->turn.until_ns = anyone ? next_decision(c, cpu, ROTA_LEVEL_SHARED, c->slot.end) : c->slot.end;
+	arm(c, c->turn.until_ns);
 }
 
 #endif /* ROTA_STRAIGHT_BPF_H */

@@ -12,34 +12,34 @@
 /* Brings the CPU's idea of its slot up to date. */
 static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
 {
-	if (c->slot_epoch != live.membership_epoch)
-		c->unwanted = 0; /* marks that it has left for wakers may be a former queue's */
-	if (owner->start_ns == c->slot_start && owner->vcpu == c->slot_vcpu &&
-	    owner->generation == c->slot_generation) {
-		c->slot_end = owner->end_ns;
-		if (c->slot_epoch != live.membership_epoch) {
+	if (c->slot.epoch != live.membership_epoch)
+		c->offer.unwanted = 0; /* marks that it has left for wakers may be a former queue's */
+	if (owner->start_ns == c->slot.start && owner->vcpu == c->slot.vcpu &&
+	    owner->generation == c->slot.generation) {
+		c->slot.end = owner->end_ns;
+		if (c->slot.epoch != live.membership_epoch) {
 			clear_hungry(c);
 			find_owner(c, cpu, owner);
 		}
 		return 0;
 	}
 	if (is_mark_taken(c))
-		pass_on(c->slot_tenant, now);
+		pass_on(c->slot.tenant, now);
 	/* A mark may be the next slot's by now, on another CPU. */
-	if (c->slot_moves)
-		c->slot_hungry = 0;
+	if (c->slot.moves)
+		c->slot.hungry = 0;
 	clear_hungry(c);
 	check_generation(c, owner, now);
-	if (owner->generation != c->slot_generation) {
-		c->unwanted = 0;
-		__builtin_memset(c->second_places, 0, sizeof(c->second_places));
+	if (owner->generation != c->slot.generation) {
+		c->offer.unwanted = 0;
+		__builtin_memset(c->second.places, 0, sizeof(c->second.places));
 	}
-	c->slot_start = owner->start_ns;
-	c->slot_end = owner->end_ns;
-	c->slot_generation = owner->generation;
-	c->slot_vcpu = owner->vcpu;
-	c->slot_lost_ns = 0;
-	c->looks_since = 0;
+	c->slot.start = owner->start_ns;
+	c->slot.end = owner->end_ns;
+	c->slot.generation = owner->generation;
+	c->slot.vcpu = owner->vcpu;
+	c->slot.lost_ns = 0;
+	c->slot.looks_since = 0;
 	find_owner(c, cpu, owner);
 	return 0;
 }
@@ -53,8 +53,8 @@ static __always_inline bool follow_slots(struct cpu_ctx *c, u32 cpu, u64 now)
 		return false;
 	table_look_up(cpu, now, &slot);
 	enter_slot(c, cpu, &slot, now);
-	c->buffer = slot.buffer;
-	c->exclusive = is_exclusive(slot.buffer, cpu);
+	c->slot.buffer = slot.buffer;
+	c->role.exclusive = is_exclusive(slot.buffer, cpu);
 	return true;
 }
 
@@ -66,19 +66,19 @@ static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	struct owner slot;
 
-	c->overtaken = true;
+	c->turn.overtaken = true;
 	serves_no_more(c);
-	if (c->other_since) {
+	if (c->turn.other_since) {
 		scx_reenqueue_local(); /* what was about to start may do so elsewhere */
 		settle_other(c, cpu, now);
-		c->other_since = now;
+		c->turn.other_since = now;
 	} else {
 		turn_ends(cpu, SYSTEM_QUEUE, TURN_GOES_ON, now);
 	}
 	table_look_up(cpu, now, &slot);
 	enter_slot(c, cpu, &slot, now);
-	c->until_ns = c->slot_end;
-	arm(c, c->slot_end);
+	c->turn.until_ns = c->slot.end;
+	arm(c, c->slot.end);
 }
 
 /* A slot or a turn is over: the CPU decides anew. Runs on the CPU concerned. */
@@ -86,12 +86,12 @@ static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 {
 	u64 now = bpf_ktime_get_ns();
 
-	c->armed_ns = 0;
-	if (now < c->until_ns) {
-		arm(c, c->until_ns);
+	c->turn.armed_ns = 0;
+	if (now < c->turn.until_ns) {
+		arm(c, c->turn.until_ns);
 		return 0;
 	}
-	if (c->other_since || c->level == ROTA_LEVEL_KERNEL)
+	if (c->turn.other_since || c->turn.level == ROTA_LEVEL_KERNEL)
 		pass_slot(c, *cpu, now);
 	else
 		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);

@@ -71,10 +71,10 @@ __noinline int pass_on(u32 tenant_id, u64 now)
  */
 static __always_inline void pass_on_taken(struct cpu_ctx *c)
 {
-	u32 taken = c->taken_for ? __sync_lock_test_and_set(&c->taken_for, 0) : 0;
+	u32 taken = c->offer.taken_for ? __sync_lock_test_and_set(&c->offer.taken_for, 0) : 0;
 
-	if (taken && taken - 1 != c->slot_tenant)
-		pass_on(taken - 1, c->now);
+	if (taken && taken - 1 != c->slot.tenant)
+		pass_on(taken - 1, c->run.now);
 }
 
 /* Somebody waits in a line, for whichever of these CPUs comes: one that idles is told, if there is one. */
@@ -96,7 +96,7 @@ static __always_inline bool idles_housekept(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	return c && c->housekeeping && c->level == ROTA_LEVEL_IDLE && !c->other_since;
+	return c && c->role.housekeeping && c->turn.level == ROTA_LEVEL_IDLE && !c->turn.other_since;
 }
 
 /*
@@ -150,8 +150,8 @@ static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, const struct mem
 	struct rota_table_vcpu *vcpu;
 
 	if (tenant->class == ROTA_CLASS_SYSTEM)
-		return c->housekeeping ? ROTA_LEVEL_SHARED : ROTA_LEVEL_BACKGROUND;
-	if (c->housekeeping)
+		return c->role.housekeeping ? ROTA_LEVEL_SHARED : ROTA_LEVEL_BACKGROUND;
+	if (c->role.housekeeping)
 		return ROTA_LEVEL_BACKGROUND;
 	if (tenant->class == ROTA_CLASS_SHARED)
 		return ROTA_LEVEL_SHARED;
@@ -175,12 +175,12 @@ __noinline int tell_level(u32 cpu, u32 level)
 	if (!c)
 		return 0;
 	/* What is in a slot that was marked hungry is not the owner's, whatever it was when it started. */
-	if (level > c->level || (level == ROTA_LEVEL_OWNER && c->slot_hungry)) {
-		if (c->level == ROTA_LEVEL_IDLE)
+	if (level > c->turn.level || (level == ROTA_LEVEL_OWNER && c->slot.hungry)) {
+		if (c->turn.level == ROTA_LEVEL_IDLE)
 			scx_bpf_test_and_clear_cpu_idle(cpu); /* nobody else is sent there */
-		c->overtaken = true;
+		c->turn.overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	} else if (c->dozes || (!c->armed_ns && c->level == ROTA_LEVEL_IDLE)) {
+	} else if (c->offer.dozes || (!c->turn.armed_ns && c->turn.level == ROTA_LEVEL_IDLE)) {
 		/* So that it sets its timer for the slot, also if it is only about to idle. */
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
@@ -200,7 +200,7 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 	is_wanted(c);
 	level = level_on(c, cpu, &m, tenant, now);
 	if (level == ROTA_LEVEL_SECOND && second_gives_way(cpu, tenant_id, now)) {
-		c->overtaken = true;
+		c->turn.overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return level;
 	}
@@ -231,9 +231,9 @@ __noinline int tell_slot(u32 tenant_id, u32 index, u64 now)
 	/* Reads, and is the waker's barrier of publish, then look. */
 	claim = __sync_fetch_and_or(&v->claimed_by, 0);
 	table_look_up(cpu, now, &owner);
-	if (c->slot_vcpu == number && c->slot_start == owner.start_ns && c->slot_generation == owner.generation &&
+	if (c->slot.vcpu == number && c->slot.start == owner.start_ns && c->slot.generation == owner.generation &&
 	    (claim & ~CLAIM_SECOND) != cpu + 1) {
-		c->overtaken = true;
+		c->turn.overtaken = true;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	return 0;

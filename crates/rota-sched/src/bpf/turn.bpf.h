@@ -62,11 +62,11 @@ static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_st
 {
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
 
-	turn_begins(c, cpu, c->picked, c->now);
+	turn_begins(c, cpu, c->turn.picked, c->run.now);
 	goes_on_serving(c);
-	fair_turn(c, tenant_of(c->served), c->now);
+	fair_turn(c, tenant_of(c->fair.served), c->run.now);
 	if (t) {
-		stands_in(c, t, c->now);
+		stands_in(c, t, c->run.now);
 		move_clocks(c, t, siblings_of(&t->m));
 	}
 	if (prev)
@@ -78,7 +78,7 @@ static __always_inline u64 now_after(const struct cpu_ctx *c, struct task_struct
 {
 	bool has_blocked = prev && !(prev->scx.flags & SCX_TASK_QUEUED);
 
-	return has_blocked && c->other_since ? c->other_since : bpf_ktime_get_ns();
+	return has_blocked && c->turn.other_since ? c->turn.other_since : bpf_ktime_get_ns();
 }
 
 /* What a task used is counted for it and for its queue. */
@@ -108,7 +108,7 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
  */
 static __always_inline void gives_way(struct cpu_ctx *c, struct task_struct *p)
 {
-	if (c->decided || is_bound_kernel_thread(p))
+	if (c->turn.decided || is_bound_kernel_thread(p))
 		return;
 	scx_set_slice(p, 0);
 	serves_no_more(c);

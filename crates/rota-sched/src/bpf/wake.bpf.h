@@ -46,7 +46,7 @@ static __always_inline u32 hungry_cpu(struct task_struct *p, u32 tenant_id)
 		if (!c || (p && !may_run_on(p, cpu)) || !owns_until(tenant_id, index, cpu, now))
 			continue;
 		if (unmark(&q->hungry, index)) {
-			c->dozes = 0; /* nor is it free for another thread: see take_dozing */
+			c->offer.dozes = 0; /* nor is it free for another thread: see take_dozing */
 			return cpu;
 		}
 	}
@@ -69,7 +69,7 @@ __noinline u64 unserved_until(u32 tenant_id, u32 index, u32 cpu, u64 now)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!c || (c->level == ROTA_LEVEL_OWNER && c->slot_tenant == tenant_id))
+	if (!c || (c->turn.level == ROTA_LEVEL_OWNER && c->slot.tenant == tenant_id))
 		return 0;
 	return owns_until(tenant_id, index, cpu, now);
 }
@@ -104,8 +104,8 @@ __noinline u32 choose_home(struct task_struct *p __arg_trusted, u32 tenant_id, u
 			return cpu;
 		if (until && unserved == ROTA_NONE)
 			unserved = cpu;
-		if (c->level < best_level) {
-			best_level = c->level;
+		if (c->turn.level < best_level) {
+			best_level = c->turn.level;
 			best = cpu;
 		}
 	}

@@ -20,15 +20,15 @@ static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag)
 	struct fair_ctx *f;
 	u64 next;
 
-	if (!c->gives_way || c->housekeeping || c->exclusive)
+	if (!c->offer.gives_way || c->role.housekeeping || c->role.exclusive)
 		return 0;
-	if (c->level == ROTA_LEVEL_BACKGROUND)
+	if (c->turn.level == ROTA_LEVEL_BACKGROUND)
 		return ROTA_NEVER;
-	tenant = tenant_of(c->served);
-	f = fair_ctx(c->served);
-	if (c->level != ROTA_LEVEL_SHARED || c->served == tenant_id || !tenant || !f)
+	tenant = tenant_of(c->fair.served);
+	f = fair_ctx(c->fair.served);
+	if (c->turn.level != ROTA_LEVEL_SHARED || c->fair.served == tenant_id || !tenant || !f)
 		return 0;
-	next = f->clock + f->booked - c->booked - weighted(tenant, ROTA_FAIR_SLICE_NS);
+	next = f->clock + f->booked - c->fair.booked - weighted(tenant, ROTA_FAIR_SLICE_NS);
 	return vtime_before(tag, next) ? next - tag : 0;
 }
 
@@ -47,13 +47,13 @@ static __always_inline u32 fair_hint(struct cpu_ctx *own, u32 domain)
 
 	if (!d || !seen)
 		return ROTA_NONE;
-	seat = __builtin_ctzll(seen & -own->bit ?: seen);
+	seat = __builtin_ctzll(seen & -own->role.bit ?: seen);
 	barrier_var(seat); /* the compiler knows that it is small, the verifier does not */
 	c = cpu_ctx(d->cpus[seat % ROTA_FAIR_BITS]);
 	if (!c)
 		return ROTA_NONE;
-	if (c->gives_way && c->served == ahead)
-		return c->number;
+	if (c->offer.gives_way && c->fair.served == ahead)
+		return c->role.number;
 	fair_shows(c, place, false);
 	return ROTA_NONE;
 }
@@ -62,10 +62,10 @@ static __always_inline u32 fair_hint(struct cpu_ctx *own, u32 domain)
 static __always_inline u32 fair_candidate(struct cpu_ctx *own, u32 i)
 {
 	if (!i)
-		return own->number;
+		return own->role.number;
 	if (i > FAIR_HINTS)
-		return own->sampled = (own->sampled + 1) % nr_host_cpus;
-	return fair_hint(own, (own->domain + i - 1) % (settings.nr_domains ?: 1));
+		return own->fair.sampled = (own->fair.sampled + 1) % nr_host_cpus;
+	return fair_hint(own, (own->role.domain + i - 1) % (settings.nr_domains ?: 1));
 }
 
 /*
@@ -93,9 +93,9 @@ __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 ten
 		if (!i)
 			break;
 	}
-	if (!best || !__sync_lock_test_and_set(&best->gives_way, 0))
+	if (!best || !__sync_lock_test_and_set(&best->offer.gives_way, 0))
 		return ROTA_NONE;
-	fair_shows(best, fair_place(best->domain, best->served), false);
+	fair_shows(best, fair_place(best->role.domain, best->fair.served), false);
 	return found;
 }
 
