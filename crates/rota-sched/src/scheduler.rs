@@ -75,25 +75,6 @@ pub struct Installed {
 /// The tenant number of the system's own tasks.
 pub const SYSTEM: TenantId = 0;
 
-/// Dispatch queues of the kernel side: see `state.bpf.h`.
-mod dsq {
-    pub fn queue(queue: u32) -> u64 {
-        1 << 32 | u64::from(queue)
-    }
-    pub fn background(cpu: u32) -> u64 {
-        2 << 32 | u64::from(cpu)
-    }
-    pub fn pinned(cpu: u32) -> u64 {
-        3 << 32 | u64::from(cpu)
-    }
-    pub fn bound(cpu: u32) -> u64 {
-        5 << 32 | u64::from(cpu)
-    }
-    pub fn shared(domain: u32) -> u64 {
-        4 << 32 | u64::from(domain)
-    }
-}
-
 struct Known {
     spec: TenantSpec,
     /// It has so many queues, from its first on.

@@ -31,6 +31,24 @@ pub mod class {
     pub const SYSTEM: u32 = 4;
 }
 
+/// `enum rota_line`: the kinds of lines in which threads wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the header documents the kinds
+pub enum Line {
+    Queue = 1,
+    Pinned = 2,
+    Background = 3,
+    Shared = 4,
+    Bound = 5,
+}
+
+impl Line {
+    /// The number of the dispatch queue of the line that belongs to queue, CPU or domain `at`.
+    pub fn dsq(self, at: u32) -> u64 {
+        (self as u64) << 32 | u64::from(at)
+    }
+}
+
 /// Defines structures as the header does, and for the test that compares the two.
 macro_rules! structures {
     ($($name:ident = $c_name:literal { $($field:ident: $type:ty,)* })*) => {
@@ -208,6 +226,11 @@ mod tests {
             ("ROTA_CLASS_RESERVED", class::RESERVED as usize),
             ("ROTA_CLASS_SHARED", class::SHARED as usize),
             ("ROTA_CLASS_BACKGROUND", class::BACKGROUND as usize),
+            ("ROTA_LINE_QUEUE", Line::Queue as usize),
+            ("ROTA_LINE_PINNED", Line::Pinned as usize),
+            ("ROTA_LINE_BACKGROUND", Line::Background as usize),
+            ("ROTA_LINE_SHARED", Line::Shared as usize),
+            ("ROTA_LINE_BOUND", Line::Bound as usize),
         ];
         let mut text = assertions();
         for (name, value) in constants {

@@ -266,7 +266,7 @@ static __always_inline u64 took_to_start(const struct cpu_ctx *c, const struct t
 static __always_inline bool is_in_background(const struct cpu_ctx *c)
 {
 	return c->turn.level == ROTA_LEVEL_BACKGROUND ||
-	       (c->turn.level == ROTA_LEVEL_FLOOR && c->turn.line == FLOOR_BACKGROUND);
+	       (c->turn.level == ROTA_LEVEL_FLOOR && c->turn.line == ROTA_LINE_BACKGROUND);
 }
 
 /*

@@ -29,7 +29,8 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->slot.vcpu = c->slot.queue = c->slot.tenant = c->second.local = c->second.tenant = ROTA_NONE;
 	c->claims.held = c->claims.serving = ROTA_NONE;
 	c->fair.served = c->fair.lasting = c->run.prev_tenant = ROTA_NONE;
-	c->offer.dozes = 1; /* it may idle already */
+	c->offer.dozes = 1;		 /* it may idle already */
+	c->turn.line = ROTA_LINE_PINNED; /* no other line had a turn before it */
 	c->turn.until_ns = c->slot.end = ROTA_NEVER;
 	c->slot.buffer = ROTA_NONE;
 	c->lines.background.served = c->lines.pinned.served = c->lines.shared.served = bpf_ktime_get_ns();

@@ -11,15 +11,15 @@
 /* A grant is taken in what is left between slots, in several pieces if need be. */
 static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
 {
-	struct floor *floor = floor_of(c, c->turn.line);
+	struct line *line = line_of(c, c->turn.line);
 
 	if (!used) /* it was charged as the next one was chosen */
 		return;
-	floor->left_ns -= min_time(floor->left_ns, used);
+	line->left_ns -= min_time(line->left_ns, used);
 	if (c->lines.starving)
-		floor->served = floor->turned = now;
+		line->served = line->turned = now;
 	else
-		line_has_turn(floor, now);
+		line_has_turn(line, now);
 }
 
 /* What the turn took from what it was given, by level. */

@@ -67,7 +67,7 @@ static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct 
 __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	bool is_bound = (dsq >> 32) == (DSQ_BOUND(0) >> 32);
+	bool is_bound = line_kind(dsq) == ROTA_LINE_BOUND;
 	u32 i, found = ROTA_NONE;
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;

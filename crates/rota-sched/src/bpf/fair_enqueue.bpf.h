@@ -77,7 +77,7 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 /* A bound thread that is changed as it waits keeps the place. */
 static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
 {
-	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && vtime_before(tag, t->tag)) {
+	if (line_kind(dsq) == ROTA_LINE_BOUND && vtime_before(tag, t->tag)) {
 		t->tag = tag;
 		t->raised = true;
 	}
@@ -103,7 +103,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 		scx_insert(p, SCX_DSQ_LOCAL, ROTA_QUANTUM_NS, enq_flags | scx_enq_immediately());
 		return 0;
 	}
-	waits = (t->waits_in >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == t->m.tenant;
+	waits = line_kind(t->waits_in) == ROTA_LINE_BOUND && t->stands_for == t->m.tenant;
 	tag = t->tag;
 	t->tag = f->clock;
 	cpu = fair_cpu(p, t, enq_flags, &is_told);
@@ -112,12 +112,12 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	if (waits)
 		keep_place(t, dsq, tag);
 	c = cpu_ctx(cpu);
-	begins_to_wait(t, (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && c ? DSQ_SHARED(c->role.domain) : dsq);
+	begins_to_wait(t, line_kind(dsq) == ROTA_LINE_QUEUE && c ? DSQ_SHARED(c->role.domain) : dsq);
 	if (!is_told)
 		tell_new_idle_cpu(p, dsq);
 	/* An overdue thread keeps the place: no later call would move it there. */
-	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS,
-			 (dsq >> 32) == (DSQ_QUEUE(0) >> 32) && !t->overdue ? t->vtime : t->tag, enq_flags);
+	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, line_kind(dsq) == ROTA_LINE_QUEUE && !t->overdue ? t->vtime : t->tag,
+			 enq_flags);
 	return 0;
 }
 

@@ -21,55 +21,54 @@ static __always_inline void nobody_overdue(struct cpu_ctx *c)
  * What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. Many
  * share it.
  */
-__noinline bool serve_overdue(u32 cpu, u32 line, u64 wait, u64 grant, u64 until)
+__noinline bool serve_overdue(u32 cpu, u32 kind, u64 wait, u64 grant, u64 until)
 {
+	bool is_shared = kind == ROTA_LINE_SHARED, waits;
 	struct cpu_ctx *c = cpu_ctx(cpu);
-	struct floor *floor;
+	struct line *line;
 	u64 dsq, turn;
-	bool waits;
 
-	if (!c || (c->role.exclusive && line != FLOOR_PINNED) || (c->role.housekeeping && line == FLOOR_SHARED))
+	if (!c || (c->role.exclusive && kind != ROTA_LINE_PINNED) || (c->role.housekeeping && is_shared))
 		return false;
-	dsq = line_dsq(c, cpu, line);
-	floor = floor_of(c, line);
-	waits = nr_waiting(dsq) > 0 || c->run.prev_dsq == dsq ||
-		(line == FLOOR_SHARED && nr_waiting(DSQ_BOUND(cpu)) > 0);
+	dsq = line_dsq(c, cpu, kind);
+	line = line_of(c, kind);
+	waits = nr_waiting(dsq) > 0 || c->run.prev_dsq == dsq || (is_shared && nr_waiting(DSQ_BOUND(cpu)) > 0);
 	if (!waits) {
-		floor->left_ns = 0;
-		line_is_served(floor, c->run.now);
+		line->left_ns = 0;
+		line_is_served(line, c->run.now);
 		return false;
 	}
-	if (c->run.now - floor->served > wait)
-		floor->left_ns = grant;
-	if (!floor->left_ns)
+	if (c->run.now - line->served > wait)
+		line->left_ns = grant;
+	if (!line->left_ns)
 		return false;
 	turn = grant * (ROTA_FLOOR_ROUND_NS / wait) / (scx_bpf_dsq_nr_queued(dsq) + 1);
-	until = min_time(until, c->run.now + min_time(floor->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
-	if (line == FLOOR_SHARED ? !serve_fair(cpu, ROTA_LEVEL_FLOOR, until)
-				 : !serve(cpu, dsq, ROTA_LEVEL_FLOOR, until))
+	until = min_time(until, c->run.now + min_time(line->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
+	if (is_shared ? !serve_fair(cpu, ROTA_LEVEL_FLOOR, until) : !serve(cpu, dsq, ROTA_LEVEL_FLOOR, until))
 		return false;
-	c->turn.line = line;
+	c->turn.line = kind;
 	return true;
 }
 
-/*
- * The floor, in unreserved time, which ends with the next slot. The pinned line comes first, but not twice in a row: it
- * could use alone a ms that comes every now and then.
- */
+/* A line's turn of the floor, in unreserved time, which ends with the next slot. */
+static __always_inline bool serve_line(struct cpu_ctx *c, u32 cpu, enum rota_line kind)
+{
+	if (kind == ROTA_LINE_PINNED)
+		return serve_overdue(cpu, kind, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end);
+	return serve_overdue(cpu, kind, ROTA_FLOOR_WAIT_NS, ROTA_FLOOR_GRANT_NS, c->slot.end);
+}
+
+/* The pinned line comes first, but not twice in a row: it could use alone a ms that comes every now and then. */
 __noinline bool serve_floor(u32 cpu)
 {
-	u64 wait = ROTA_FLOOR_WAIT_NS, grant = ROTA_FLOOR_GRANT_NS;
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	bool first;
 
 	if (!c)
 		return false;
-	first = c->turn.line != FLOOR_PINNED;
-	if (first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end))
-		return true;
-	return serve_overdue(cpu, FLOOR_BACKGROUND, wait, grant, c->slot.end) ||
-	       serve_overdue(cpu, FLOOR_SHARED, wait, grant, c->slot.end) ||
-	       (!first && serve_overdue(cpu, FLOOR_PINNED, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end));
+	first = c->turn.line != ROTA_LINE_PINNED;
+	return (first && serve_line(c, cpu, ROTA_LINE_PINNED)) || serve_line(c, cpu, ROTA_LINE_BACKGROUND) ||
+	       serve_line(c, cpu, ROTA_LINE_SHARED) || (!first && serve_line(c, cpu, ROTA_LINE_PINNED));
 }
 
 /* The least time from one grant to the next for threads that have starved. */
@@ -79,14 +78,14 @@ __noinline bool serve_floor(u32 cpu)
  * The time from one such grant to the next in a line. All threads that wait there have a turn within a round, as in the
  * floor. It gets no longer while a thread starves there, though ever fewer wait.
  */
-static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct floor *floor, u32 line)
+static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct line *line, enum rota_line kind)
 {
-	const struct fair_domain *d = line == FLOOR_SHARED ? fair_domain(c->role.domain) : NULL;
+	const struct fair_domain *d = kind == ROTA_LINE_SHARED ? fair_domain(c->role.domain) : NULL;
 	u64 threads = (u64)c->lines.waiting + (d ? d->waiting : 0) + 1;
 	u64 wait = ROTA_FLOOR_ROUND_NS * (ROTA_PINNED_GRANT_NS / ROTA_QUANTUM_MIN_NS) / threads;
 
 	wait = max_time(STARVING_WAIT_MIN_NS, min_time(wait, ROTA_STARVING_NS));
-	return floor->starving_wait ? min_time(floor->starving_wait, wait) : wait;
+	return line->starving_wait ? min_time(line->starving_wait, wait) : wait;
 }
 
 /* Starved threads of the background line come first there, in the order in which they came. */
@@ -101,32 +100,39 @@ __noinline int call_background(u32 cpu)
  * another the line is not looked at, and its first thread may have come just now. It is noted since when that thread
  * waits.
  */
-static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, u32 line)
+static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, enum rota_line kind)
 {
-	struct floor *floor = floor_of(c, line);
+	struct line *line = line_of(c, kind);
 	u64 since;
 
-	if (c->role.exclusive && line != FLOOR_PINNED)
+	if (c->role.exclusive && kind != ROTA_LINE_PINNED)
 		return false;
-	if (c->run.now - floor->served <= (floor->starving_wait ?: ROTA_STARVING_NS))
+	if (c->run.now - line->served <= (line->starving_wait ?: ROTA_STARVING_NS))
 		return false;
-	since = line_waits_since(c, cpu, line);
+	since = line_waits_since(c, cpu, kind);
 	if (c->run.now - since <= ROTA_STARVING_NS) {
-		line_is_served(floor, max_time(floor->served, since));
+		line_is_served(line, max_time(line->served, since));
 		return false;
 	}
-	if (line == FLOOR_BACKGROUND)
+	if (kind == ROTA_LINE_BACKGROUND)
 		call_background(cpu);
-	floor->starving_wait = starving_wait(c, floor, line);
-	floor->left_ns = ROTA_PINNED_GRANT_NS;
+	line->starving_wait = starving_wait(c, line, kind);
+	line->left_ns = ROTA_PINNED_GRANT_NS;
 	return true;
+}
+
+/* A turn of a line that has starved, whatever slot is in force. */
+static __always_inline bool serve_starved(u32 cpu, enum rota_line kind)
+{
+	return serve_overdue(cpu, kind, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
 }
 
 /* The grant is for all starved threads of the line, until it is used up. */
 static __always_inline bool starves_on(struct cpu_ctx *c, u32 cpu)
 {
-	return c->lines.starving && c->run.now - line_waits_since(c, cpu, c->lines.starving - 1) > ROTA_STARVING_NS &&
-	       serve_overdue(cpu, c->lines.starving - 1, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
+	enum rota_line kind = c->lines.starving;
+
+	return kind && c->run.now - line_waits_since(c, cpu, kind) > ROTA_STARVING_NS && serve_starved(cpu, kind);
 }
 
 /* A line that has starved for seconds, for want of unreserved time, takes a turn from any slot. */
@@ -134,20 +140,19 @@ __noinline bool serve_starving(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u64 served;
-	u32 line;
+	u32 kind;
 
 	if (!c)
 		return false;
 	if (starves_on(c, cpu))
 		return true;
-	c->lines.starving = 0;
+	c->lines.starving = ROTA_LINE_NONE;
 	served = min_time(c->lines.pinned.served, min_time(c->lines.background.served, c->lines.shared.served));
 	if (c->run.now - served <= STARVING_WAIT_MIN_NS)
 		return false;
-	bpf_for (line, FLOOR_PINNED, FLOOR_SHARED + 1) {
-		if (has_starved(c, cpu, line) &&
-		    serve_overdue(cpu, line, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER)) {
-			c->lines.starving = line + 1;
+	bpf_for (kind, ROTA_LINE_PINNED, ROTA_LINE_SHARED + 1) {
+		if (has_starved(c, cpu, kind) && serve_starved(cpu, kind)) {
+			c->lines.starving = kind;
 			return true;
 		}
 	}

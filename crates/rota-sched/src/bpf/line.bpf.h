@@ -26,15 +26,18 @@ __noinline int count_waiting(u64 dsq, u32 change)
 	struct queue_ctx *q;
 	struct cpu_ctx *c;
 
-	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32)) {
+	switch (line_kind(dsq)) {
+	case ROTA_LINE_QUEUE:
 		q = queue_ctx((u32)dsq);
 		if (q)
 			__sync_fetch_and_add(&q->waiting, change);
-	} else if ((dsq >> 32) == (DSQ_SHARED(0) >> 32)) {
+		break;
+	case ROTA_LINE_SHARED:
 		d = fair_domain((u32)dsq);
 		if (d)
 			__sync_fetch_and_add(&d->waiting, change);
-	} else {
+		break;
+	default:
 		c = cpu_ctx((u32)dsq);
 		if (c)
 			__sync_fetch_and_add(&c->lines.waiting, change);
@@ -65,21 +68,14 @@ static __always_inline void waits_no_more(struct task_ctx *t)
 __noinline int brings_wait(u64 dsq, u64 since)
 {
 	struct cpu_ctx *c = cpu_ctx((u32)dsq);
-	struct floor *floor;
+	struct line *line;
 
-	if (!c)
+	if (!c || line_kind(dsq) == ROTA_LINE_QUEUE || line_kind(dsq) == ROTA_LINE_SHARED)
 		return 0;
-	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
-		floor = &c->lines.pinned;
-	else if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
-		floor = &c->lines.background;
-	else if ((dsq >> 32) == (DSQ_BOUND(0) >> 32))
-		floor = &c->lines.shared;
-	else
-		return 0;
-	since = max_time(since, floor->turned);
-	if (since < floor->served)
-		floor->served = since;
+	line = line_of(c, line_kind(dsq));
+	since = max_time(since, line->turned);
+	if (since < line->served)
+		line->served = since;
 	return 0;
 }
 
@@ -118,7 +114,7 @@ static __always_inline bool may_wait(u64 dsq)
 
 	if (nr_rehomed)
 		return true;
-	if ((dsq >> 32) == (DSQ_QUEUE(0) >> 32)) {
+	if (line_kind(dsq) == ROTA_LINE_QUEUE) {
 		q = queue_ctx((u32)dsq);
 		return q && q->waiting;
 	}
@@ -129,22 +125,22 @@ static __always_inline bool may_wait(u64 dsq)
 /* How many wait there, or in a line. */
 static __always_inline s32 nr_waiting(u64 dsq)
 {
-	bool may = (dsq >> 32) == (DSQ_SHARED(0) >> 32) ? shared_may_wait() : may_wait(dsq);
+	bool may = line_kind(dsq) == ROTA_LINE_SHARED ? shared_may_wait() : may_wait(dsq);
 
 	return may ? scx_bpf_dsq_nr_queued(dsq) : 0;
 }
 
 /* A line has had a turn of what is nobody's, or nobody waits there. */
-static __always_inline void line_is_served(struct floor *floor, u64 now)
+static __always_inline void line_is_served(struct line *line, u64 now)
 {
-	floor->served = now;
-	floor->starving_wait = 0;
+	line->served = now;
+	line->starving_wait = 0;
 }
 
-static __always_inline void line_has_turn(struct floor *floor, u64 now)
+static __always_inline void line_has_turn(struct line *line, u64 now)
 {
-	floor->turned = now;
-	line_is_served(floor, now);
+	line->turned = now;
+	line_is_served(line, now);
 }
 
 /* Before what any clock of a tenant says by as much as two of them can ever be apart. */
@@ -201,11 +197,11 @@ static __always_inline bool shall_call(u64 *called, u64 now)
 }
 
 /* Where those of a line wait. Shared threads that are bound to the CPU have another queue there. */
-static __always_inline u64 line_dsq(const struct cpu_ctx *c, u32 cpu, u32 line)
+static __always_inline u64 line_dsq(const struct cpu_ctx *c, u32 cpu, enum rota_line kind)
 {
-	if (line == FLOOR_SHARED)
+	if (kind == ROTA_LINE_SHARED)
 		return DSQ_SHARED(c->role.domain);
-	return line == FLOOR_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
+	return kind == ROTA_LINE_PINNED ? DSQ_PINNED(cpu) : DSQ_BACKGROUND(cpu);
 }
 
 /* Since when anybody waits in a dispatch queue, or the first that has starved there; `now`: nobody does. */
@@ -231,11 +227,11 @@ __noinline u64 waits_since(u64 dsq, u64 now)
 }
 
 /* Since when anybody waits in a line, or the first that has starved there. */
-static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, u32 line)
+static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, enum rota_line kind)
 {
-	u64 since = waits_since(line_dsq(c, cpu, line), c->run.now);
+	u64 since = waits_since(line_dsq(c, cpu, kind), c->run.now);
 
-	return line == FLOOR_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->run.now)) : since;
+	return kind == ROTA_LINE_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->run.now)) : since;
 }
 
 #endif /* ROTA_LINE_BPF_H */

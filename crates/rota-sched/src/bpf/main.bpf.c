@@ -126,13 +126,13 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	dsq = dsq_of(p, t->m.tenant, t->m.vcpu, t->m.queue, table_in_force(now));
-	if ((dsq >> 32) == (DSQ_SHARED(0) >> 32)) {
+	if (line_kind(dsq) == ROTA_LINE_SHARED) {
 		fair_enqueue(p, enq_flags);
 		return;
 	}
-	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32))
+	if (line_kind(dsq) == ROTA_LINE_BACKGROUND)
 		dsq = idle_background_dsq(p, dsq);
-	else if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
+	else if (line_kind(dsq) == ROTA_LINE_PINNED)
 		dsq = idle_pinned_dsq(p, t->m.tenant, sent, dsq);
 	place = place_in_line(p, t, q, dsq, now);
 	begins_to_wait(t, dsq);
@@ -142,8 +142,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	cpu = scx_bpf_task_cpu(p);
 	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE) && sent && !idles_housekept(cpu))
 		tell_new_idle_cpu(p, dsq);
-	if ((dsq >> 32) != (DSQ_QUEUE(0) >> 32)) { /* whatever its tenant has elsewhere */
-		bool is_background = (dsq >> 32) == (DSQ_BACKGROUND(0) >> 32);
+	if (line_kind(dsq) != ROTA_LINE_QUEUE) { /* whatever its tenant has elsewhere */
+		bool is_background = line_kind(dsq) == ROTA_LINE_BACKGROUND;
 
 		tell_level((u32)dsq, is_background ? ROTA_LEVEL_BACKGROUND : ROTA_LEVEL_SHARED);
 		return;

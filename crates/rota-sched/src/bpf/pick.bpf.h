@@ -20,7 +20,7 @@ __noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 		return false;
 	c->run.keeps_prev = false;
 	/* Of a line it is known: another call here would be one too deep for the verifier. */
-	if (((dsq >> 32) != (DSQ_SHARED(0) >> 32) && !may_wait(dsq)) || !scx_move_to_local(dsq)) {
+	if ((line_kind(dsq) != ROTA_LINE_SHARED && !may_wait(dsq)) || !scx_move_to_local(dsq)) {
 		if (c->run.prev_dsq != dsq)
 			return false;
 		c->run.keeps_prev = true;

@@ -127,9 +127,9 @@ static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx 
 
 	if (dsq == DSQ_QUEUE(t->m.queue))
 		return place_among_siblings(p, t, q);
-	if ((dsq >> 32) == (DSQ_PINNED(0) >> 32))
+	if (line_kind(dsq) == ROTA_LINE_PINNED)
 		return t->queued_since ?: now;
-	if ((t->waits_in >> 32) == (DSQ_BACKGROUND(0) >> 32))
+	if (line_kind(t->waits_in) == ROTA_LINE_BACKGROUND)
 		return vtime_before(last, t->tag) ? last : t->tag;
 	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
 	t->tag = vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
@@ -149,7 +149,7 @@ static __always_inline u64 dsq_of_prev(struct task_struct *prev, u32 cpu, u32 bu
 		return 0;
 	settle_membership(prev, t, now);
 	dsq = dsq_of(prev, t->m.tenant, t->m.vcpu, t->m.queue, buffer);
-	if ((dsq >> 32) == (DSQ_BACKGROUND(0) >> 32) && !is_housekeeping(cpu) && !is_exclusive(buffer, cpu))
+	if (line_kind(dsq) == ROTA_LINE_BACKGROUND && !is_housekeeping(cpu) && !is_exclusive(buffer, cpu))
 		return DSQ_BACKGROUND(cpu);
 	return dsq;
 }

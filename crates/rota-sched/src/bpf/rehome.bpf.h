@@ -13,9 +13,9 @@
  */
 static __always_inline bool is_rehomed(struct task_ctx *t, u64 dsq, bool is_shared)
 {
-	bool in_line = is_shared && ((dsq >> 32) == (DSQ_SHARED(0) >> 32) || (dsq >> 32) == (DSQ_QUEUE(0) >> 32));
+	bool in_line = is_shared && (line_kind(dsq) == ROTA_LINE_SHARED || line_kind(dsq) == ROTA_LINE_QUEUE);
 
-	if (in_line ? (t->waits_in >> 32) == (DSQ_SHARED(0) >> 32) : t->waits_in == dsq)
+	if (in_line ? line_kind(t->waits_in) == ROTA_LINE_SHARED : t->waits_in == dsq)
 		return false;
 	if (__sync_lock_test_and_set(&t->rehomed, 1))
 		return false;
@@ -54,7 +54,7 @@ static __always_inline bool stands_in_line(const struct task_ctx *t, u32 tenant_
 {
 	struct fair_domain *d = fair_domain((u32)dsq);
 
-	return (dsq >> 32) == (DSQ_SHARED(0) >> 32) && t->in_line >> 32 == tenant_id && d && !d->closed;
+	return line_kind(dsq) == ROTA_LINE_SHARED && t->in_line >> 32 == tenant_id && d && !d->closed;
 }
 
 /* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */
@@ -67,7 +67,7 @@ __noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u
 
 	if (!t || stands_in_line(t, tenant_id, dsq))
 		return dsq;
-	if ((dsq >> 32) == (DSQ_BOUND(0) >> 32) && t->stands_for == tenant_id && is_restricted(p) &&
+	if (line_kind(dsq) == ROTA_LINE_BOUND && t->stands_for == tenant_id && is_restricted(p) &&
 	    may_run_on(p, (u32)dsq) && serves_shared((u32)dsq) && open != ROTA_NONE)
 		return dsq;
 	is_called = t->overdue;
@@ -87,9 +87,9 @@ __noinline u64 belongs_to(struct task_struct *p __arg_trusted, u32 tenant_id, u3
 	u32 buffer = table_in_force(bpf_ktime_get_ns());
 	u64 target = dsq_of(p, tenant_id, vcpu, queue, buffer);
 
-	if ((target >> 32) == (DSQ_SHARED(0) >> 32))
+	if (line_kind(target) == ROTA_LINE_SHARED)
 		return fair_rehome(p, tenant_id, dsq);
-	if ((target >> 32) == (DSQ_PINNED(0) >> 32) && (dsq >> 32) == (DSQ_PINNED(0) >> 32) &&
+	if (line_kind(target) == ROTA_LINE_PINNED && line_kind(dsq) == ROTA_LINE_PINNED &&
 	    !is_exclusive(buffer, (u32)dsq) && may_run_on(p, (u32)dsq))
 		return dsq;
 	return target;
@@ -123,14 +123,14 @@ int rehome(struct rota_rehome *arg)
 		counts = t && is_rehomed(t, target, is_shared_tenant(tenant_of(m.tenant)));
 		stays = target == dsq;
 		/* One that stays where it is and is another's now is moved, too: then no CPU has taken it meanwhile. */
-		if (stays && (!t || t->m.queue == m.queue || (target >> 32) == (DSQ_SHARED(0) >> 32))) {
+		if (stays && (!t || t->m.queue == m.queue || line_kind(target) == ROTA_LINE_SHARED)) {
 			if (counts && !t->waits_in) /* it has begun to run meanwhile */
 				no_longer_rehomed(t);
 			continue;
 		}
 		if (t && t->m.queue != m.queue)
 			leave_queue(t, t->m.queue, now);
-		if (t && (target >> 32) != (DSQ_SHARED(0) >> 32))
+		if (t && line_kind(target) != ROTA_LINE_SHARED)
 			front_is_gone(t);
 		if (t && t->queued_since)
 			brings_wait(target, t->queued_since);
@@ -141,7 +141,7 @@ int rehome(struct rota_rehome *arg)
 			continue;
 		}
 		/* It runs by now, and is no front, whatever it was made. */
-		if (t && (target >> 32) == (DSQ_SHARED(0) >> 32))
+		if (t && line_kind(target) == ROTA_LINE_SHARED)
 			front_is_gone(t);
 		if (t)
 			stay_in_queue(t, now);

@@ -72,6 +72,19 @@ enum rota_kind {
 	ROTA_KIND_VM = 1,	 /* one queue a vCPU thread, and one for the monitor's other threads */
 };
 
+/*
+ * Where threads wait: the kind of a line, the upper half of the number of its dispatch queue. The lower half is the number
+ * of a queue, a CPU or a domain.
+ */
+enum rota_line {
+	ROTA_LINE_NONE = 0,
+	ROTA_LINE_QUEUE = 1,	  /* a queue's threads; of a shared tenant those behind its front */
+	ROTA_LINE_PINNED = 2,	  /* a CPU's: tasks that may run there only, and have no slot there */
+	ROTA_LINE_BACKGROUND = 3, /* a CPU's: what has the time that all others leave */
+	ROTA_LINE_SHARED = 4,	  /* a domain's: the fronts of shared tenants */
+	ROTA_LINE_BOUND = 5,	  /* a CPU's: threads of shared tenants that may not run everywhere */
+};
+
 /* What runs on a CPU, lowest first: a higher one may preempt a lower one. */
 enum rota_level {
 	ROTA_LEVEL_IDLE = 0,

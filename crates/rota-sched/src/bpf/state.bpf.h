@@ -17,12 +17,18 @@ const volatile struct rota_settings settings SEC(".rodata.settings");
 #define nr_queues    settings.nr_queues
 #define table_bytes  settings.table_bytes
 
-/* The kernel's dispatch queues that we use. */
-#define DSQ_QUEUE(queue)    ((1ULL << 32) | (queue)) /* of one queue: a reserved tenant's, or the system's */
-#define DSQ_BACKGROUND(cpu) ((2ULL << 32) | (cpu))
-#define DSQ_PINNED(cpu)	    ((3ULL << 32) | (cpu))
-#define DSQ_SHARED(domain)  ((4ULL << 32) | (domain)) /* a line of shared tenants: see fair.bpf.h */
-#define DSQ_BOUND(cpu)	    ((5ULL << 32) | (cpu))    /* their threads that may not run everywhere */
+/* The kernel's dispatch queues that we use, one a line. */
+#define LINE_DSQ(kind, at)  ((u64)ROTA_LINE_##kind << 32 | (at))
+#define DSQ_QUEUE(queue)    LINE_DSQ(QUEUE, queue)
+#define DSQ_PINNED(cpu)	    LINE_DSQ(PINNED, cpu)
+#define DSQ_BACKGROUND(cpu) LINE_DSQ(BACKGROUND, cpu)
+#define DSQ_SHARED(domain)  LINE_DSQ(SHARED, domain)
+#define DSQ_BOUND(cpu)	    LINE_DSQ(BOUND, cpu)
+
+static __always_inline enum rota_line line_kind(u64 dsq)
+{
+	return dsq >> 32;
+}
 
 /* Queue 0 and tenant 0 are the system's: every task that is in no tenant. */
 #define SYSTEM_TENANT 0
@@ -95,19 +101,12 @@ struct fair_place {
 	u64 gives_way; /* the domain's CPUs that serve it, and were not asked yet to give way: a hint */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
-/* One line of the floor. */
-struct floor {
+/* A line of the floor, as a CPU knows it. */
+struct line {
 	u64 left_ns;	   /* of its grant; 0: it has none now */
 	u64 turned;	   /* when it had its last turn */
 	u64 served;	   /* when it had a turn or was empty; before that, if a thread brought its wait */
 	u64 starving_wait; /* from one grant to the next for starved threads; 0: none has starved */
-};
-
-/* Lines of a CPU whose threads have no slot there. */
-enum floor_line {
-	FLOOR_PINNED,
-	FLOOR_BACKGROUND,
-	FLOOR_SHARED,
 };
 
 /* A vCPU in the second level of a CPU. */
@@ -196,11 +195,11 @@ struct offer {
 /* The lines of a CPU. */
 struct lines {
 	u32 waiting;  /* at most so many are in its dispatch queues: see line.bpf.h */
-	u32 starving; /* the line with a grant for starved threads, and 1; 0: none */
+	u32 starving; /* enum rota_line: the one with a grant for starved threads */
 	u64 called;   /* when threads were last looked for that are bound to it and overdue */
-	struct floor background;
-	struct floor pinned;
-	struct floor shared;
+	struct line background;
+	struct line pinned;
+	struct line shared;
 };
 
 /* The second level of a CPU. */
@@ -383,11 +382,11 @@ static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-static __always_inline struct floor *floor_of(struct cpu_ctx *c, u32 line)
+static __always_inline struct line *line_of(struct cpu_ctx *c, enum rota_line kind)
 {
-	if (line == FLOOR_SHARED)
+	if (kind == ROTA_LINE_SHARED || kind == ROTA_LINE_BOUND)
 		return &c->lines.shared;
-	return line == FLOOR_PINNED ? &c->lines.pinned : &c->lines.background;
+	return kind == ROTA_LINE_PINNED ? &c->lines.pinned : &c->lines.background;
 }
 
 static __always_inline struct queue_ctx *queue_ctx(u32 queue)

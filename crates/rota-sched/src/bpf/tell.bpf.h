@@ -109,7 +109,7 @@ __noinline int tell_new_idle_cpu(struct task_struct *p __arg_trusted, u64 dsq)
 
 	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE))
 		cpu = idle_housekeeping_cpu(p);
-	else if ((dsq >> 32) != (DSQ_BOUND(0) >> 32))
+	else if (line_kind(dsq) != ROTA_LINE_BOUND)
 		cpu = idle_open_cpu(p);
 	else if (!scx_bpf_test_and_clear_cpu_idle(cpu))
 		return 0;

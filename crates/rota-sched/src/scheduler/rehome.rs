@@ -4,9 +4,9 @@ use std::mem::offset_of;
 
 use anyhow::Result;
 
-use super::{Scheduler, dsq};
+use super::Scheduler;
 use crate::kernel::{Kernel, Memory};
-use crate::shared::{Live, Rehome};
+use crate::shared::{Line, Live, Rehome};
 
 /// What a CPU was about to queue is queued by then: far longer than that takes, and than a virtual CPU is away.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
@@ -55,11 +55,11 @@ impl<K: Kernel> Scheduler<K> {
     /// How many were sent elsewhere.
     fn rehome_waiting(&self) -> Result<u64> {
         let queues = self.numbers.borrow().waited_in();
-        let of_cpu = |cpu| [dsq::background(cpu), dsq::pinned(cpu), dsq::bound(cpu)];
+        let of_cpu = |cpu| [Line::Background, Line::Pinned, Line::Bound].map(|line| line.dsq(cpu));
         let of_cpus = (0..self.settings.nr_cpus).flat_map(of_cpu);
-        let lines = (0..self.settings.nr_domains).map(dsq::shared);
+        let lines = (0..self.settings.nr_domains).map(|domain| Line::Shared.dsq(domain));
         let mut moved = 0;
-        for dsq in queues.into_iter().map(dsq::queue).chain(lines).chain(of_cpus) {
+        for dsq in queues.into_iter().map(|queue| Line::Queue.dsq(queue)).chain(lines).chain(of_cpus) {
             let mut rehome = Rehome { dsq, moved: 0 };
             self.kernel.call("rehome", &mut rehome)?;
             moved += rehome.moved;

@@ -35,8 +35,8 @@ pub static PATCHES: [Patch; 5] = [
         name: "budget",
         about: "the floor's grants end after two seconds",
         file: "floor.bpf.h",
-        text: "\tif (c->run.now - floor->served > wait)\n",
-        spoilt: "\tif (c->run.now - floor->served > wait && c->run.now < ROTA_FLOOR_WAIT_NS * 2)\n",
+        text: "\tif (c->run.now - line->served > wait)\n",
+        spoilt: "\tif (c->run.now - line->served > wait && c->run.now < ROTA_FLOOR_WAIT_NS * 2)\n",
     },
     Patch {
         name: "count",
