@@ -21,14 +21,14 @@ static __always_inline s32 init_cpu(u32 cpu)
 	both = bpf_kptr_xchg(&c->both, both);
 	if (both)
 		bpf_cpumask_release(both);
-	c->role.number = cpu;
+	c->role.number = c->run.cpu = cpu;
 	c->role.domain = cpu < ROTA_TABLE_CPUS_MAX ? settings.domain[cpu] : 0;
 	fair_seat(c);
 	c->role.sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
 	c->role.housekeeping = is_housekeeping(cpu);
 	c->slot.vcpu = c->slot.queue = c->slot.tenant = c->second.local = c->second.tenant = ROTA_NONE;
 	c->claims.held = c->claims.serving = ROTA_NONE;
-	c->fair.served = c->fair.lasting = c->run.prev_tenant = ROTA_NONE;
+	c->fair.served = c->fair.lasting = ROTA_NONE;
 	c->offer.dozes = 1;		 /* it may idle already */
 	c->turn.line = ROTA_LINE_PINNED; /* no other line had a turn before it */
 	c->turn.until_ns = c->slot.end = ROTA_NEVER;

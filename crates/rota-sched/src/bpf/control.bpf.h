@@ -6,6 +6,7 @@
 #ifndef ROTA_CONTROL_BPF_H
 #define ROTA_CONTROL_BPF_H
 
+#include "kick.bpf.h"
 #include "shares.bpf.h"
 
 /*
@@ -35,7 +36,7 @@ int publish_table(struct rota_publish *arg)
 	arg->stored_ns = now;
 	/* So that every CPU sets its timer for the change-over, even one that had nothing to wait for. */
 	bpf_for (cpu, 0, nr_host_cpus)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		decide_anew(cpu);
 	return 0;
 }
 
@@ -103,7 +104,7 @@ int kick_all(void *unused)
 	u32 cpu;
 
 	bpf_for (cpu, 0, nr_host_cpus)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		decide_anew(cpu);
 	return 0;
 }
 

@@ -31,29 +31,29 @@ static __always_inline u64 fair_quantum(u32 level, u32 siblings)
  * What a pick has to come before: the present thread, if it would go on. It goes on until its tenant is ahead by a
  * minimum slice, without what is left of this CPU's own booking.
  */
-static __always_inline void bound_by_prev(struct cpu_ctx *c)
+static __always_inline void bound_by_prev(struct run *r, struct cpu_ctx *c)
 {
 	struct rota_tenant *tenant = tenant_of(c->fair.served);
 	struct fair_ctx *f = fair_ctx(c->fair.served);
-	u64 ran = c->run.now - c->fair.served_since;
+	u64 ran = r->now - c->fair.served_since;
 
-	c->run.prev_tenant = ROTA_NONE;
-	c->run.has_bound = false;
-	if (c->run.prev_dsq != DSQ_SHARED(c->role.domain) || !is_shared_tenant(tenant) || !f)
+	r->prev_tenant = ROTA_NONE;
+	r->has_bound = false;
+	if (r->prev_dsq != DSQ_SHARED(c->role.domain) || !is_shared_tenant(tenant) || !f)
 		return;
-	c->run.prev_tenant = c->fair.served;
-	c->run.has_bound = true;
-	c->run.bound = fair_next(c, c->fair.served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
-	c->run.prev_spent = ran >= fair_quantum(c->turn.level, fair_threads(tenant, f));
+	r->prev_tenant = c->fair.served;
+	r->has_bound = true;
+	r->bound = fair_next(c, c->fair.served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
+	r->prev_spent = ran >= fair_quantum(c->turn.level, fair_threads(tenant, f));
 }
 
 /*
  * By how much a front of another domain has to come before: its data are in that domain's cache. A front that has
  * waited for a rotation comes before one with about the same tag, as its line's CPUs may all be reserved.
  */
-static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct cpu_ctx *c, struct task_ctx *t)
+static __always_inline u64 fair_margin(const struct rota_tenant *tenant, const struct task_ctx *t, u64 now)
 {
-	if (c->run.now - t->waits_since < ROTA_ROTATION_NS)
+	if (now - t->waits_since < ROTA_ROTATION_NS)
 		return weighted(tenant, ROTA_FAIR_SLICE_NS);
 	return -weighted(tenant, ROTA_FAIR_GRAIN_NS);
 }
@@ -64,9 +64,9 @@ static __always_inline u64 fair_margin(const struct rota_tenant *tenant, struct 
  * with what is booked. A task whose tenant's clock has gone on is sent to its new place. A bound task is sent there
  * once, so that its siblings' turns come.
  */
-__noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
+__noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	bool is_bound = line_kind(dsq) == ROTA_LINE_BOUND;
 	u32 i, found = ROTA_NONE;
 	struct bpf_iter_scx_dsq it;
@@ -92,7 +92,7 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 		number = t ? t->stands_for : ROTA_NONE;
 		tenant = tenant_of(number);
 		f = fair_ctx(number);
-		if (!t || !f || !tenant || !may_run_here(p, cpu))
+		if (!t || !f || !tenant || !may_run_here(p, r->cpu))
 			continue;
 		if (!t->overdue && !t->raised && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
 			t->raised = is_bound;
@@ -101,12 +101,11 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
 		tag = t->overdue ? t->tag : fair_next(c, number, f) + max_vtime(t->tag, f->clock) - f->clock;
-		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, c, t) : 0;
-		if (number == c->run.prev_tenant ? !c->run.prev_spent
-						 : c->run.has_bound && !vtime_before(tag + margin, c->run.bound))
+		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, t, r->now) : 0;
+		if (number == r->prev_tenant ? !r->prev_spent : r->has_bound && !vtime_before(tag + margin, r->bound))
 			continue;
-		c->run.has_bound = true;
-		c->run.bound = tag;
+		r->has_bound = true;
+		r->bound = tag;
 		found = number;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -114,9 +113,9 @@ __noinline u32 fair_comes(u32 cpu, u64 dsq, bool abroad)
 }
 
 /* Takes the tenant's front from a line: it gets another one. If it is gone meanwhile, the first of the line. */
-__noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 until)
+__noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id, u32 level, u64 until)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 	u64 front = IN_LINE(tenant_id, domain), was;
@@ -133,7 +132,7 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 			if (!p)
 				break;
 			t = task_ctx(p);
-			if (!t || t->stands_for != tenant_id || !may_run_here(p, cpu))
+			if (!t || t->stands_for != tenant_id || !may_run_here(p, r->cpu))
 				continue;
 			was = front_leaves(t);
 			if (was) /* another line's, if it is about to be sent there */
@@ -145,8 +144,8 @@ __noinline bool fair_take(u32 cpu, u32 domain, u32 tenant_id, u32 level, u64 unt
 	bpf_iter_scx_dsq_destroy(&it);
 	fair_promote((u32)front - 1, front >> 32);
 	if (!moved)
-		return serve(cpu, DSQ_SHARED(domain), level, until);
-	c->run.keeps_prev = false;
+		return serve(r, DSQ_SHARED(domain), level, until);
+	r->keeps_prev = false;
 	c->turn.picked = level;
 	c->turn.until_ns = until;
 	return true;
@@ -177,64 +176,64 @@ __noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
  * When this CPU decides anew, as others wait: each CPU at a time of its own, so that they see what the others did; on
  * the floor, when a thread's turn may be over.
  */
-static __always_inline u64 next_decision(struct cpu_ctx *c, u32 cpu, u32 level, u64 until)
+static __always_inline u64 next_decision(struct run *r, struct cpu_ctx *c, u32 level, u64 until)
 {
-	u64 phase = ROTA_FAIR_SLICE_NS * cpu / nr_host_cpus;
+	u64 phase = ROTA_FAIR_SLICE_NS * r->cpu / nr_host_cpus;
 
 	if (level == ROTA_LEVEL_FLOOR)
-		return min_time(until, c->run.now + ROTA_QUANTUM_MIN_NS);
-	return min_time(until, ((c->run.now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
+		return min_time(until, r->now + ROTA_QUANTUM_MIN_NS);
+	return min_time(until, ((r->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
 }
 
 /* The same for a CPU that serves the tenant, or `until` if nobody else waits. */
-static __always_inline u64 fair_until(struct cpu_ctx *c, u32 cpu, u32 level, u32 tenant, u64 until)
+static __always_inline u64 fair_until(struct run *r, struct cpu_ctx *c, u32 level, u32 tenant, u64 until)
 {
-	bool prev_waits = c->run.prev_tenant != ROTA_NONE && !c->run.keeps_prev; /* from after this decision on */
+	bool prev_waits = r->prev_tenant != ROTA_NONE && !r->keeps_prev; /* from after this decision on */
 
-	return prev_waits || fair_anyone(cpu, tenant, c->run.now) ? next_decision(c, cpu, level, until) : until;
+	return prev_waits || fair_anyone(r->cpu, tenant, r->now) ? next_decision(r, c, level, until) : until;
 }
 
 /*
  * Takes from another domain's line: one is looked at, another each time; or all, if there is nothing at home, or a
  * thread has asked for this CPU, which may be behind a sibling that waits elsewhere.
  */
-__noinline bool fair_migrate(u32 cpu, u32 level, u64 until)
+__noinline bool fair_migrate(struct run *r __arg_nonnull, u32 level, u64 until)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u32 i, looks, tenant;
 
 	if (!c)
 		return false;
-	looks = c->run.has_bound && c->offer.gives_way ? 1 : settings.nr_domains;
+	looks = r->has_bound && c->offer.gives_way ? 1 : settings.nr_domains;
 	bpf_for (i, 0, looks) {
 		u32 domain = c->fair.visits = (c->fair.visits + 1) % (settings.nr_domains ?: 1);
 
 		if (domain == c->role.domain)
 			continue;
-		tenant = fair_comes(cpu, DSQ_SHARED(domain), true);
-		if (tenant != ROTA_NONE && fair_take(cpu, domain, tenant, level, until))
+		tenant = fair_comes(r, DSQ_SHARED(domain), true);
+		if (tenant != ROTA_NONE && fair_take(r, domain, tenant, level, until))
 			return true;
 	}
 	return false;
 }
 
 /* Of those in the line that this CPU serves, and of those bound to it. */
-__noinline int call_all_overdue(u32 cpu)
+__noinline int call_all_overdue(struct run *r __arg_nonnull)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct fair_domain *d = c ? fair_domain(c->role.domain) : NULL;
 
-	if (d && nr_waiting(DSQ_SHARED(c->role.domain)) > 0 && shall_call(&d->called, c->run.now))
+	if (d && nr_waiting(DSQ_SHARED(c->role.domain)) > 0 && shall_call(&d->called, r->now))
 		call_overdue(DSQ_SHARED(c->role.domain));
-	if (c && nr_waiting(DSQ_BOUND(cpu)) > 0 && shall_call(&c->lines.called, c->run.now))
-		call_overdue(DSQ_BOUND(cpu));
+	if (c && nr_waiting(DSQ_BOUND(r->cpu)) > 0 && shall_call(&c->lines.called, r->now))
+		call_overdue(DSQ_BOUND(r->cpu));
 	return 0;
 }
 
 /* The tenant that is furthest behind, or the present one if that is not ahead of it. */
-__noinline bool serve_fair(u32 cpu, u32 level, u64 until)
+__noinline bool serve_fair(struct run *r __arg_nonnull, u32 level, u64 until)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u32 bound, line;
 
 	if (!c)
@@ -243,21 +242,21 @@ __noinline bool serve_fair(u32 cpu, u32 level, u64 until)
 	if (c->fair.lasting != ROTA_NONE)
 		fair_promote(c->role.domain, c->fair.lasting);
 	give_fronts();
-	call_all_overdue(cpu);
-	bound_by_prev(c);
-	bound = fair_comes(cpu, DSQ_BOUND(cpu), false);
-	line = fair_comes(cpu, DSQ_SHARED(c->role.domain), false);
-	if ((settings.nr_domains > 1 && fair_migrate(cpu, level, until)) ||
-	    (line != ROTA_NONE && fair_take(cpu, c->role.domain, line, level, until)) ||
-	    (bound != ROTA_NONE && serve(cpu, DSQ_BOUND(cpu), level, until))) {
-		c->turn.until_ns = fair_until(c, cpu, level, ROTA_NONE, until);
+	call_all_overdue(r);
+	bound_by_prev(r, c);
+	bound = fair_comes(r, DSQ_BOUND(r->cpu), false);
+	line = fair_comes(r, DSQ_SHARED(c->role.domain), false);
+	if ((settings.nr_domains > 1 && fair_migrate(r, level, until)) ||
+	    (line != ROTA_NONE && fair_take(r, c->role.domain, line, level, until)) ||
+	    (bound != ROTA_NONE && serve(r, DSQ_BOUND(r->cpu), level, until))) {
+		c->turn.until_ns = fair_until(r, c, level, ROTA_NONE, until);
 		return true;
 	}
-	if (c->run.prev_tenant == ROTA_NONE)
+	if (r->prev_tenant == ROTA_NONE)
 		return false;
-	c->run.keeps_prev = true;
+	r->keeps_prev = true;
 	c->turn.picked = level;
-	c->turn.until_ns = fair_until(c, cpu, level, c->run.prev_tenant, until);
+	c->turn.until_ns = fair_until(r, c, level, r->prev_tenant, until);
 	return true;
 }
 

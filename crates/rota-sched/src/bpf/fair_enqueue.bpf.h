@@ -37,8 +37,7 @@ static __always_inline u32 fair_cpu(struct task_struct *p, struct task_ctx *t, u
 	if (*is_told) {
 		c = cpu_ctx(other);
 		if (c)
-			c->turn.overtaken = true;
-		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+			overtake(c, other);
 		return other;
 	}
 	if ((c->role.housekeeping || c->role.exclusive) && !is_held(p))

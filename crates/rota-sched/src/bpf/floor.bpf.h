@@ -9,66 +9,66 @@
 #include "fair.bpf.h"
 
 /* No thread waits in any line. */
-static __always_inline void nobody_overdue(struct cpu_ctx *c)
+static __always_inline void nobody_overdue(struct run *r, struct cpu_ctx *c)
 {
 	c->lines.pinned.left_ns = c->lines.background.left_ns = c->lines.shared.left_ns = 0;
-	line_is_served(&c->lines.pinned, c->run.now);
-	line_is_served(&c->lines.background, c->run.now);
-	line_is_served(&c->lines.shared, c->run.now);
+	line_is_served(&c->lines.pinned, r->now);
+	line_is_served(&c->lines.background, r->now);
+	line_is_served(&c->lines.shared, r->now);
 }
 
 /*
  * What has waited in this line for longer than `wait` gets a grant, and the CPU until it is used up or `until`. Many
  * share it.
  */
-__noinline bool serve_overdue(u32 cpu, u32 kind, u64 wait, u64 grant, u64 until)
+__noinline bool serve_overdue(struct run *r __arg_nonnull, u32 kind, u64 wait, u64 grant, u64 until)
 {
 	bool is_shared = kind == ROTA_LINE_SHARED, waits;
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct line *line;
 	u64 dsq, turn;
 
 	if (!c || (c->role.exclusive && kind != ROTA_LINE_PINNED) || (c->role.housekeeping && is_shared))
 		return false;
-	dsq = line_dsq(c, cpu, kind);
+	dsq = line_dsq(c, r->cpu, kind);
 	line = line_of(c, kind);
-	waits = nr_waiting(dsq) > 0 || c->run.prev_dsq == dsq || (is_shared && nr_waiting(DSQ_BOUND(cpu)) > 0);
+	waits = nr_waiting(dsq) > 0 || r->prev_dsq == dsq || (is_shared && nr_waiting(DSQ_BOUND(r->cpu)) > 0);
 	if (!waits) {
 		line->left_ns = 0;
-		line_is_served(line, c->run.now);
+		line_is_served(line, r->now);
 		return false;
 	}
-	if (c->run.now - line->served > wait)
+	if (r->now - line->served > wait)
 		line->left_ns = grant;
 	if (!line->left_ns)
 		return false;
 	turn = grant * (ROTA_FLOOR_ROUND_NS / wait) / (scx_bpf_dsq_nr_queued(dsq) + 1);
-	until = min_time(until, c->run.now + min_time(line->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
-	if (is_shared ? !serve_fair(cpu, ROTA_LEVEL_FLOOR, until) : !serve(cpu, dsq, ROTA_LEVEL_FLOOR, until))
+	until = min_time(until, r->now + min_time(line->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
+	if (is_shared ? !serve_fair(r, ROTA_LEVEL_FLOOR, until) : !serve(r, dsq, ROTA_LEVEL_FLOOR, until))
 		return false;
 	c->turn.line = kind;
 	return true;
 }
 
 /* A line's turn of the floor, in unreserved time, which ends with the next slot. */
-static __always_inline bool serve_line(struct cpu_ctx *c, u32 cpu, enum rota_line kind)
+static __always_inline bool serve_line(struct run *r, struct cpu_ctx *c, enum rota_line kind)
 {
 	if (kind == ROTA_LINE_PINNED)
-		return serve_overdue(cpu, kind, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end);
-	return serve_overdue(cpu, kind, ROTA_FLOOR_WAIT_NS, ROTA_FLOOR_GRANT_NS, c->slot.end);
+		return serve_overdue(r, kind, ROTA_PINNED_WAIT_NS, ROTA_PINNED_GRANT_NS, c->slot.end);
+	return serve_overdue(r, kind, ROTA_FLOOR_WAIT_NS, ROTA_FLOOR_GRANT_NS, c->slot.end);
 }
 
 /* The pinned line comes first, but not twice in a row: it could use alone a ms that comes every now and then. */
-__noinline bool serve_floor(u32 cpu)
+__noinline bool serve_floor(struct run *r __arg_nonnull)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	bool first;
 
 	if (!c)
 		return false;
 	first = c->turn.line != ROTA_LINE_PINNED;
-	return (first && serve_line(c, cpu, ROTA_LINE_PINNED)) || serve_line(c, cpu, ROTA_LINE_BACKGROUND) ||
-	       serve_line(c, cpu, ROTA_LINE_SHARED) || (!first && serve_line(c, cpu, ROTA_LINE_PINNED));
+	return (first && serve_line(r, c, ROTA_LINE_PINNED)) || serve_line(r, c, ROTA_LINE_BACKGROUND) ||
+	       serve_line(r, c, ROTA_LINE_SHARED) || (!first && serve_line(r, c, ROTA_LINE_PINNED));
 }
 
 /* The least time from one grant to the next for threads that have starved. */
@@ -100,58 +100,58 @@ __noinline int call_background(u32 cpu)
  * another the line is not looked at, and its first thread may have come just now. It is noted since when that thread
  * waits.
  */
-static __always_inline bool has_starved(struct cpu_ctx *c, u32 cpu, enum rota_line kind)
+static __always_inline bool has_starved(struct run *r, struct cpu_ctx *c, enum rota_line kind)
 {
 	struct line *line = line_of(c, kind);
 	u64 since;
 
 	if (c->role.exclusive && kind != ROTA_LINE_PINNED)
 		return false;
-	if (c->run.now - line->served <= (line->starving_wait ?: ROTA_STARVING_NS))
+	if (r->now - line->served <= (line->starving_wait ?: ROTA_STARVING_NS))
 		return false;
-	since = line_waits_since(c, cpu, kind);
-	if (c->run.now - since <= ROTA_STARVING_NS) {
+	since = line_waits_since(r, c, kind);
+	if (r->now - since <= ROTA_STARVING_NS) {
 		line_is_served(line, max_time(line->served, since));
 		return false;
 	}
 	if (kind == ROTA_LINE_BACKGROUND)
-		call_background(cpu);
+		call_background(r->cpu);
 	line->starving_wait = starving_wait(c, line, kind);
 	line->left_ns = ROTA_PINNED_GRANT_NS;
 	return true;
 }
 
 /* A turn of a line that has starved, whatever slot is in force. */
-static __always_inline bool serve_starved(u32 cpu, enum rota_line kind)
+static __always_inline bool serve_starved(struct run *r, enum rota_line kind)
 {
-	return serve_overdue(cpu, kind, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
+	return serve_overdue(r, kind, ROTA_FLOOR_ROUND_NS, ROTA_PINNED_GRANT_NS, ROTA_NEVER);
 }
 
 /* The grant is for all starved threads of the line, until it is used up. */
-static __always_inline bool starves_on(struct cpu_ctx *c, u32 cpu)
+static __always_inline bool starves_on(struct run *r, struct cpu_ctx *c)
 {
 	enum rota_line kind = c->lines.starving;
 
-	return kind && c->run.now - line_waits_since(c, cpu, kind) > ROTA_STARVING_NS && serve_starved(cpu, kind);
+	return kind && r->now - line_waits_since(r, c, kind) > ROTA_STARVING_NS && serve_starved(r, kind);
 }
 
 /* A line that has starved for seconds, for want of unreserved time, takes a turn from any slot. */
-__noinline bool serve_starving(u32 cpu)
+__noinline bool serve_starving(struct run *r __arg_nonnull)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u64 served;
 	u32 kind;
 
 	if (!c)
 		return false;
-	if (starves_on(c, cpu))
+	if (starves_on(r, c))
 		return true;
 	c->lines.starving = ROTA_LINE_NONE;
 	served = min_time(c->lines.pinned.served, min_time(c->lines.background.served, c->lines.shared.served));
-	if (c->run.now - served <= STARVING_WAIT_MIN_NS)
+	if (r->now - served <= STARVING_WAIT_MIN_NS)
 		return false;
 	bpf_for (kind, ROTA_LINE_PINNED, ROTA_LINE_SHARED + 1) {
-		if (has_starved(c, cpu, kind) && serve_starved(cpu, kind)) {
+		if (has_starved(r, c, kind) && serve_starved(r, kind)) {
 			c->lines.starving = kind;
 			return true;
 		}

@@ -31,7 +31,7 @@
 #ifndef ROTA_HANDOVER_BPF_H
 #define ROTA_HANDOVER_BPF_H
 
-#include "state.bpf.h"
+#include "kick.bpf.h"
 
 /* A claim is the CPU's number + 1, and whether it is for the second level: the slot's CPU interrupts that at once. */
 #define CLAIM_SECOND (1U << 31)
@@ -56,7 +56,7 @@ __noinline int let_go(u32 entry, u32 claim)
 	wanted = v->wanted_by ? __sync_lock_test_and_set(&v->wanted_by, 0) : 0;
 	wanted &= ~CLAIM_SECOND;
 	if (wanted && wanted != (claim & ~CLAIM_SECOND))
-		scx_bpf_kick_cpu(wanted - 1, SCX_KICK_PREEMPT);
+		decide_anew(wanted - 1);
 	return 0;
 }
 
@@ -89,7 +89,7 @@ static __always_inline bool take_or_ask(struct queue_ctx *v, u32 claim)
 	}
 	/* A slot ends by itself; what is done outside of slots goes on until a slot's CPU says so. */
 	if ((other & CLAIM_SECOND) && !(claim & CLAIM_SECOND))
-		scx_bpf_kick_cpu((other & ~CLAIM_SECOND) - 1, SCX_KICK_PREEMPT);
+		decide_anew((other & ~CLAIM_SECOND) - 1);
 	return false;
 }
 

@@ -227,11 +227,11 @@ __noinline u64 waits_since(u64 dsq, u64 now)
 }
 
 /* Since when anybody waits in a line, or the first that has starved there. */
-static __always_inline u64 line_waits_since(struct cpu_ctx *c, u32 cpu, enum rota_line kind)
+static __always_inline u64 line_waits_since(struct run *r, struct cpu_ctx *c, enum rota_line kind)
 {
-	u64 since = waits_since(line_dsq(c, cpu, kind), c->run.now);
+	u64 since = waits_since(line_dsq(c, r->cpu, kind), r->now);
 
-	return kind == ROTA_LINE_SHARED ? min_time(since, waits_since(DSQ_BOUND(cpu), c->run.now)) : since;
+	return kind == ROTA_LINE_SHARED ? min_time(since, waits_since(DSQ_BOUND(r->cpu), r->now)) : since;
 }
 
 #endif /* ROTA_LINE_BPF_H */

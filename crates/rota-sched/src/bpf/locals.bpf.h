@@ -70,16 +70,16 @@ static __always_inline bool may_come(const struct rota_table_vcpu *vcpu, const s
  * Whether a vCPU with slots on this CPU has a thread for it: for the second level, if it is uncapped and this is its
  * CPU; or for one of its coming slots.
  */
-static __always_inline bool local_waits(struct cpu_ctx *c, u32 cpu, const struct rota_table_vcpu *vcpu,
+static __always_inline bool local_waits(struct run *r, struct cpu_ctx *c, const struct rota_table_vcpu *vcpu,
 					struct rota_tenant *tenant, bool second_level)
 {
 	if (tenant->class != ROTA_CLASS_RESERVED)
 		return false;
 	if (!second_level)
-		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, c->run.prev_dsq, true);
-	if ((vcpu->flags & ROTA_VCPU_CAPPED) || (vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, cpu)))
+		return may_come(vcpu, tenant) || vcpu_waits(vcpu, tenant, r->prev_dsq, true);
+	if ((vcpu->flags & ROTA_VCPU_CAPPED) || (vcpu->nr_cpus > 1 && !trails(vcpu, tenant, c, r->cpu)))
 		return false;
-	return vcpu_waits(vcpu, tenant, c->run.prev_dsq, false);
+	return vcpu_waits(vcpu, tenant, r->prev_dsq, false);
 }
 
 /* How many of this CPU's vCPUs take part in its second level. */

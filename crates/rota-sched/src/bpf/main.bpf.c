@@ -20,6 +20,7 @@
  *                      offer.bpf.h     what tells wakers which CPU would take a thread
  *                      wake.bpf.h      which CPU a task that wakes is sent to
  *                      tell.bpf.h      which CPU is told
+ *                      kick.bpf.h      how a CPU is made to decide
  *   what runs next     order.bpf.h     the levels, one after the other
  *                      pick.bpf.h      how a CPU takes a thread
  *                      floor.bpf.h     what has waited too long
@@ -45,6 +46,7 @@
 #include "shared.h"
 #include "state.bpf.h"
 #include "table.bpf.h"
+#include "kick.bpf.h"
 #include "clock.bpf.h"
 #include "shares.bpf.h"
 #include "line.bpf.h"
@@ -157,38 +159,40 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct run *r;
 	bool finds;
 
 	if (!c)
 		return;
+	r = &c->run;
 	c->turn.overtaken = false;
 	c->turn.decided = true;
 	c->offer.dozes = 0;
 	c->claims.claimed = ROTA_NONE;
-	c->run.look_at = ROTA_NEVER;
-	c->run.now = now_after(c, prev);
-	if (goes_on_anyway(c, cpu, prev, c->run.now))
+	r->look_at = ROTA_NEVER;
+	r->now = now_after(c, prev);
+	if (goes_on_anyway(c, cpu, prev, r->now))
 		return;
-	settle_prev(prev, c, cpu, c->run.now);
-	if (follow_slots(c, cpu, c->run.now) && c->slot.tenant != ROTA_NONE)
+	settle_prev(prev, c, cpu, r->now);
+	if (follow_slots(c, cpu, r->now) && c->slot.tenant != ROTA_NONE)
 		call_siblings(c->slot.tenant);
-	pass_on_taken(c);
-	c->run.prev_dsq = dsq_of_prev(prev, cpu, c->slot.buffer, c->run.now);
-	finds = c->role.housekeeping ? pick_housekeeping(cpu) : pick_tenant(cpu);
+	pass_on_taken(c, r->now);
+	r->prev_dsq = dsq_of_prev(prev, cpu, c->slot.buffer, r->now);
+	finds = c->role.housekeeping ? pick_housekeeping(r) : pick_tenant(r);
 	hold_claimed(c);
 	if (!finds) {
-		go_idle(c, cpu);
+		go_idle(r, c);
 		return;
 	}
 	if (c->turn.level == ROTA_LEVEL_IDLE && c->turn.picked >= ROTA_LEVEL_SHARED)
 		pass_lines_on(cpu);
-	if (c->run.keeps_prev)
-		keep_prev(c, cpu, prev);
-	if (c->run.passes_on) {
-		c->run.passes_on = false;
-		pass_on(c->slot.tenant, c->run.now);
+	if (r->keeps_prev)
+		keep_prev(r, c, prev);
+	if (r->passes_on) {
+		r->passes_on = false;
+		pass_on(c->slot.tenant, r->now);
 	}
-	c->turn.until_ns = min_time(c->turn.until_ns, c->run.look_at);
+	c->turn.until_ns = min_time(c->turn.until_ns, r->look_at);
 	arm(c, c->turn.until_ns);
 }
 
@@ -251,7 +255,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	t->straight = false;
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
 	if (c->turn.overtaken && !is_bound_kernel_thread(p))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		decide_anew(cpu);
 	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->turn.picked, now);
 	starts_serving(c);
 	t->running = true;
@@ -307,7 +311,7 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 		__sync_lock_test_and_set(&c->turn.level, ROTA_LEVEL_IDLE);
 		c->idle.since = now;
 		if (may_miss(c))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			decide_if_idle(cpu);
 		return;
 	}
 	if (c->idle.since)

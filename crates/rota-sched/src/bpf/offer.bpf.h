@@ -100,9 +100,9 @@ static __always_inline bool is_mark_taken(struct cpu_ctx *c)
  * No thread was found to wait for this CPU's slots. That holds until another table is in force, or the CPU is told of a
  * thread. It is told of each that may wait for a slot here.
  */
-static __always_inline bool is_unwanted(const struct cpu_ctx *c)
+static __always_inline bool is_unwanted(struct run *r, const struct cpu_ctx *c)
 {
-	return c->offer.unwanted && !c->run.prev_dsq && !nr_rehomed;
+	return c->offer.unwanted && !r->prev_dsq && !nr_rehomed;
 }
 
 /* Words with marks of vCPUs that are looked at: see marks_of. */

@@ -13,30 +13,30 @@
 #include "floor.bpf.h"
 
 /* A housekeeping CPU: the system, and whatever is bound to this CPU. */
-__noinline bool pick_housekeeping(u32 cpu)
+__noinline bool pick_housekeeping(struct run *r __arg_nonnull)
 {
-	return serve_floor(cpu) || serve(cpu, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
+	return serve_floor(r) || serve(r, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
 }
 
-__noinline bool pick_tenant(u32 cpu)
+__noinline bool pick_tenant(struct run *r __arg_nonnull)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 
 	if (!c)
 		return false;
-	if (!c->run.prev_dsq && !c->lines.waiting && !shared_may_wait()) {
-		nobody_overdue(c);
-		return (c->slot.queue != ROTA_NONE && serve_owner(cpu)) || (!is_unwanted(c) && serve_second_level(cpu));
+	if (!r->prev_dsq && !c->lines.waiting && !shared_may_wait()) {
+		nobody_overdue(r, c);
+		return (c->slot.queue != ROTA_NONE && serve_owner(r)) || (!is_unwanted(r, c) && serve_second_level(r));
 	}
-	if (serve_starving(cpu) || serve_owner(cpu) || serve_floor(cpu) || serve_second_level(cpu) ||
-	    serve(cpu, DSQ_PINNED(cpu), ROTA_LEVEL_SHARED, c->slot.end))
+	if (serve_starving(r) || serve_owner(r) || serve_floor(r) || serve_second_level(r) ||
+	    serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end))
 		return true;
 	if (c->role.exclusive)
 		return false;
-	return serve_fair(cpu, ROTA_LEVEL_SHARED, c->slot.end) ||
-	       serve(cpu, DSQ_BACKGROUND(cpu), ROTA_LEVEL_BACKGROUND, c->slot.end);
+	return serve_fair(r, ROTA_LEVEL_SHARED, c->slot.end) ||
+	       serve(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end);
 }
 
 #endif /* ROTA_ORDER_BPF_H */

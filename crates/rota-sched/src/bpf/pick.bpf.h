@@ -12,18 +12,18 @@
 #include "siblings.bpf.h"
 
 /* Gives the CPU to a dispatch queue until `until`, if a thread waits there or the present one belongs there. */
-__noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
+__noinline bool serve(struct run *r __arg_nonnull, u64 dsq, u32 level, u64 until)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 
 	if (!c)
 		return false;
-	c->run.keeps_prev = false;
+	r->keeps_prev = false;
 	/* Of a line it is known: another call here would be one too deep for the verifier. */
 	if ((line_kind(dsq) != ROTA_LINE_SHARED && !may_wait(dsq)) || !scx_move_to_local(dsq)) {
-		if (c->run.prev_dsq != dsq)
+		if (r->prev_dsq != dsq)
 			return false;
-		c->run.keeps_prev = true;
+		r->keeps_prev = true;
 	}
 	c->turn.picked = level;
 	c->turn.until_ns = until;
@@ -31,10 +31,10 @@ __noinline bool serve(u32 cpu, u64 dsq, u32 level, u64 until)
 }
 
 /* Runs threads of vCPU `index` of a tenant: of its queue, and for a VM its monitor's others in turn with it. */
-__noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
+__noinline bool serve_threads(struct run *r __arg_nonnull, u32 tenant_id, u32 index, u32 level, u64 until)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u32 service, own;
 	bool first;
 	u64 turn;
@@ -43,36 +43,36 @@ __noinline bool serve_threads(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 
 		return false;
 	service = tenant->first_queue;
 	if (tenant->kind != ROTA_KIND_VM)
-		return serve(cpu, DSQ_QUEUE(service), level, crowd_until(c, service, until));
+		return serve(r, DSQ_QUEUE(service), level, crowd_until(r, c, service, until));
 	own = service + 1 + index;
-	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && c->run.prev_dsq != DSQ_QUEUE(service))
-		return serve(cpu, DSQ_QUEUE(own), level, until);
+	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && r->prev_dsq != DSQ_QUEUE(service))
+		return serve(r, DSQ_QUEUE(own), level, until);
 	/* Both wait: they take turns, in a slot so that it has one of each; or another slot has the monitor's. */
-	c->run.passes_on = level == ROTA_LEVEL_OWNER;
+	r->passes_on = level == ROTA_LEVEL_OWNER;
 	turn = level == ROTA_LEVEL_OWNER ? (c->slot.end - c->slot.start) / 2 : ROTA_QUANTUM_NS;
-	until = min_time(until, c->run.now + min_time(turn, ROTA_QUANTUM_NS));
+	until = min_time(until, r->now + min_time(turn, ROTA_QUANTUM_NS));
 	first = c->turn.service_first = !c->turn.service_first;
-	return serve(cpu, DSQ_QUEUE(first ? service : own), level, until) ||
-	       serve(cpu, DSQ_QUEUE(first ? own : service), level, until);
+	return serve(r, DSQ_QUEUE(first ? service : own), level, until) ||
+	       serve(r, DSQ_QUEUE(first ? own : service), level, until);
 }
 
 /*
  * Runs vCPU `index` of a tenant, if no other CPU does. The tenant may grow meanwhile, and the vCPU have another entry.
  * So the CPU looks for the entry again after its claim, and the loader's word ends claims by the former one.
  */
-__noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 until)
+__noinline bool serve_vcpu(struct run *r __arg_nonnull, u32 tenant_id, u32 index, u32 level, u64 until)
 {
 	struct rota_tenant *tenant = tenant_of(tenant_id);
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u32 entry;
 
 	if (!tenant || !c)
 		return false;
 	entry = vcpu_entry(tenant, index);
-	if (!claim_vcpu(cpu, entry, level))
+	if (!claim_vcpu(r->cpu, entry, level))
 		return false;
 	if (vcpu_entry(tenant, index) == entry && !is_claimed_formerly(c, tenant, index) &&
-	    serve_threads(cpu, tenant_id, index, level, until))
+	    serve_threads(r, tenant_id, index, level, until))
 		return true;
 	unclaim(c, entry);
 	return false;
@@ -82,7 +82,7 @@ __noinline bool serve_vcpu(u32 cpu, u32 tenant_id, u32 index, u32 level, u64 unt
  * Nobody to run in a slot. If a thread of the owner is on its way into the queue, the CPU will look again: each
  * time after as long as that has gone on, however often it has decided meanwhile.
  */
-static __always_inline void look_again(struct cpu_ctx *c)
+static __always_inline void look_again(struct run *r, struct cpu_ctx *c)
 {
 	struct queue_ctx *owner = queue_ctx(c->slot.queue);
 
@@ -92,13 +92,13 @@ static __always_inline void look_again(struct cpu_ctx *c)
 		return;
 	}
 	if (!c->slot.looks_since)
-		c->slot.looks_since = c->run.now;
-	c->run.look_at = c->run.now + max_time(c->run.now - c->slot.looks_since, ROTA_LOOK_AGAIN_NS);
+		c->slot.looks_since = r->now;
+	r->look_at = r->now + max_time(r->now - c->slot.looks_since, ROTA_LOOK_AGAIN_NS);
 }
 
-__noinline bool serve_owner(u32 cpu)
+__noinline bool serve_owner(struct run *r __arg_nonnull)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct rota_tenant *tenant;
 
 	if (!c || c->slot.queue == ROTA_NONE)
@@ -107,14 +107,14 @@ __noinline bool serve_owner(u32 cpu)
 	if (!tenant)
 		return false;
 	/* Publish, then look: the mark, and the queue once more; a waker's end is tell_others. */
-	if (serve_vcpu(cpu, c->slot.tenant, c->slot.index, ROTA_LEVEL_OWNER, c->slot.end) ||
+	if (serve_vcpu(r, c->slot.tenant, c->slot.index, ROTA_LEVEL_OWNER, c->slot.end) ||
 	    (tenant->nr_vcpus > 1 && mark_hungry(c, c->slot.index) &&
-	     serve_vcpu(cpu, c->slot.tenant, c->slot.index, ROTA_LEVEL_OWNER, c->slot.end))) {
+	     serve_vcpu(r, c->slot.tenant, c->slot.index, ROTA_LEVEL_OWNER, c->slot.end))) {
 		if (tenant->nr_vcpus > 1 || c->slot.hungry)
 			clear_served(c);
 		return true;
 	}
-	look_again(c);
+	look_again(r, c);
 	return false;
 }
 

@@ -60,23 +60,23 @@ __noinline int second_forgives(u32 cpu, u32 tenant_id, u64 lag)
 }
 
 /* Whether the vCPU is in the middle of a turn: then it goes on, unless somebody is a minimum slice further behind. */
-static __always_inline bool second_goes_on(struct cpu_ctx *c, u32 local)
+static __always_inline bool second_goes_on(struct run *r, struct cpu_ctx *c, u32 local)
 {
-	return local == c->second.local && c->turn.level == ROTA_LEVEL_SECOND && c->run.now < c->second.until;
+	return local == c->second.local && c->turn.level == ROTA_LEVEL_SECOND && r->now < c->second.until;
 }
 
 /*
  * The local vCPU whose turn it is, of those with a thread that waits and that were not tried in vain; ROTA_NONE: none.
  */
-__noinline u32 next_local(u32 cpu, u64 tried)
+__noinline u32 next_local(struct run *r __arg_nonnull, u64 tried)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u32 locals, i, found = ROTA_NONE;
 	u64 least = 0, most = 0;
 
 	if (!c)
 		return ROTA_NONE;
-	locals = nr_locals(c, cpu);
+	locals = nr_locals(c, r->cpu);
 	bpf_for (i, 0, locals) {
 		u32 local = i & (ROTA_LOCALS_MAX - 1);
 		struct rota_table_vcpu *vcpu;
@@ -86,15 +86,15 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 
 		if (tried >> local & 1)
 			continue;
-		vcpu = local_here(c, cpu, local);
+		vcpu = local_here(c, r->cpu, local);
 		tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 		f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
-		if (!tenant || !f || !local_waits(c, cpu, vcpu, tenant, true))
+		if (!tenant || !f || !local_waits(r, c, vcpu, tenant, true))
 			continue;
 		tag = f->second + second_place(c, local)->forgiven;
 		if (found == ROTA_NONE || vtime_before(most, tag))
 			most = tag;
-		if (second_goes_on(c, local))
+		if (second_goes_on(r, c, local))
 			tag -= weighted(tenant, ROTA_FAIR_SLICE_NS);
 		/* vCPUs of one tenant have one clock: they take turns. */
 		if (found == ROTA_NONE || vtime_before(tag, least) ||
@@ -103,14 +103,14 @@ __noinline u32 next_local(u32 cpu, u64 tried)
 			least = tag;
 		}
 	}
-	c->run.second_most = most;
+	r->second_most = most;
 	return found;
 }
 
 /* A turn of local vCPU `local`, if what waits there may run here. */
-__noinline bool serve_local(u32 cpu, u32 local)
+__noinline bool serve_local(struct run *r __arg_nonnull, u32 local)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct rota_table_vcpu *vcpu;
 	struct rota_tenant *tenant;
 	struct fair_ctx *f;
@@ -118,22 +118,22 @@ __noinline bool serve_local(u32 cpu, u32 local)
 
 	if (!c)
 		return false;
-	vcpu = local_here(c, cpu, local);
+	vcpu = local_here(c, r->cpu, local);
 	tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 	f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
 	if (!tenant || !f)
 		return false;
 	clock = f->second + second_place(c, local)->forgiven;
-	if (vtime_before(clock, c->run.second_most - ROTA_FAIR_CREDIT_NS))
-		second_forgives(cpu, vcpu->tenant, c->run.second_most - ROTA_FAIR_CREDIT_NS - clock);
-	until = second_goes_on(c, local) ? c->second.until : c->run.now + ROTA_QUANTUM_NS;
+	if (vtime_before(clock, r->second_most - ROTA_FAIR_CREDIT_NS))
+		second_forgives(r->cpu, vcpu->tenant, r->second_most - ROTA_FAIR_CREDIT_NS - clock);
+	until = second_goes_on(r, c, local) ? c->second.until : r->now + ROTA_QUANTUM_NS;
 	until = min_time(c->slot.end, until);
-	if (!serve_vcpu(cpu, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
+	if (!serve_vcpu(r, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
 		return false;
 	c->second.until = until;
 	c->second.local = local;
 	c->second.tenant = vcpu->tenant;
-	second_place(c, local)->served = c->run.now;
+	second_place(c, local)->served = r->now;
 	return true;
 }
 
@@ -141,20 +141,20 @@ __noinline bool serve_local(u32 cpu, u32 local)
  * One turn of the second level. What waits for a vCPU may be bound to other CPUs: then the next one is asked, and so on
  * to the last, as a tenant may have many here.
  */
-__noinline bool serve_second_level(u32 cpu)
+__noinline bool serve_second_level(struct run *r __arg_nonnull)
 {
-	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	u64 tried = 0;
 	u32 tries;
 
 	if (!c)
 		return false;
 	bpf_for (tries, 0, ROTA_LOCALS_MAX) {
-		u32 local = next_local(cpu, tried);
+		u32 local = next_local(r, tried);
 
 		if (local >= ROTA_LOCALS_MAX)
 			return false;
-		if (serve_local(cpu, local))
+		if (serve_local(r, local))
 			return true;
 		tried |= 1ULL << local;
 	}

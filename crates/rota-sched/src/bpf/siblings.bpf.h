@@ -47,13 +47,13 @@ static __always_inline u64 place_among_siblings(struct task_struct *p, struct ta
 }
 
 /* Ticks end the turns of a few siblings; many take turns shorter than a tick, which only the timer can end. */
-static __always_inline u64 crowd_until(struct cpu_ctx *c, u32 queue, u64 until)
+static __always_inline u64 crowd_until(struct run *r, struct cpu_ctx *c, u32 queue, u64 until)
 {
 	struct queue_ctx *q = queue_ctx(queue);
 
 	if (!q || q->nr_runnable <= ROTA_ROTATION_NS / ROTA_QUANTUM_NS)
 		return until;
-	return min_time(until, c->run.now + quantum(q->nr_runnable));
+	return min_time(until, r->now + quantum(q->nr_runnable));
 }
 
 /*

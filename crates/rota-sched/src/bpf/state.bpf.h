@@ -142,8 +142,12 @@ struct turn {
 	u64 steal_ns;
 };
 
-/* One run of dispatch: what it knows, and what it has found. */
+/*
+ * One run of dispatch: what it knows, and what it has found. It is passed to all that takes part in the decision. Its
+ * memory is the CPU's, as the stack has no room for it; nothing but `now` is read of it once the run is over.
+ */
 struct run {
+	u32 cpu;
 	u64 now;
 	u64 prev_dsq;	 /* where what ran until now would wait, if it would go on; 0: it would not */
 	u64 look_at;	 /* a thread is on its way: when to look for it again; ROTA_NEVER */

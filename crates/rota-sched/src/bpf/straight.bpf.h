@@ -71,9 +71,8 @@ static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tena
 	if (slot_needs_decision(c, enters) || c->role.exclusive ||
 	    (anyone && nr_waiting(DSQ_SHARED(c->role.domain)) > 0))
 		c->turn.overtaken = true;
-	c->run.prev_tenant = ROTA_NONE;
 	c->turn.picked = ROTA_LEVEL_SHARED;
-	c->turn.until_ns = anyone ? next_decision(c, cpu, ROTA_LEVEL_SHARED, c->slot.end) : c->slot.end;
+	c->turn.until_ns = anyone ? next_decision(&c->run, c, ROTA_LEVEL_SHARED, c->slot.end) : c->slot.end;
 	arm(c, c->turn.until_ns);
 }
 

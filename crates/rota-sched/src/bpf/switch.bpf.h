@@ -94,7 +94,7 @@ static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
 	if (c->turn.other_since || c->turn.level == ROTA_LEVEL_KERNEL)
 		pass_slot(c, *cpu, now);
 	else
-		scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+		decide_anew(*cpu);
 	return 0;
 }
 

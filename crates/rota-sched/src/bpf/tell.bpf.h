@@ -42,7 +42,7 @@ __noinline int rouse_dozing(u32 tenant_id, u64 now)
 		cpu = home_of(tenant_id, index, table_in_force(now), now);
 		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
 		if (c && is_wanted(c))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			decide_if_idle(cpu);
 	}
 	return 0;
 }
@@ -61,7 +61,7 @@ __noinline int pass_on(u32 tenant_id, u64 now)
 	rouse_dozing(tenant_id, now);
 	cpu = hungry_cpu(NULL, tenant_id);
 	if (cpu < nr_host_cpus)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		decide_anew(cpu);
 	return 0;
 }
 
@@ -69,12 +69,12 @@ __noinline int pass_on(u32 tenant_id, u64 now)
  * A thread was sent to this CPU, which dozed in a slot. If the CPU comes only after that slot, another one is told,
  * since no other CPU was.
  */
-static __always_inline void pass_on_taken(struct cpu_ctx *c)
+static __always_inline void pass_on_taken(struct cpu_ctx *c, u64 now)
 {
 	u32 taken = c->offer.taken_for ? __sync_lock_test_and_set(&c->offer.taken_for, 0) : 0;
 
 	if (taken && taken - 1 != c->slot.tenant)
-		pass_on(taken - 1, c->run.now);
+		pass_on(taken - 1, now);
 }
 
 /* Somebody waits in a line, for whichever of these CPUs comes: one that idles is told, if there is one. */
@@ -83,7 +83,7 @@ static __always_inline void tell_idle_cpu(struct bpf_cpumask *mask)
 	s32 cpu = mask ? scx_bpf_pick_idle_cpu((const struct cpumask *)mask, 0) : -1;
 
 	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		decide_if_idle(cpu);
 }
 
 static __always_inline void tell_idle_open_cpu(void)
@@ -114,7 +114,7 @@ __noinline int tell_new_idle_cpu(struct task_struct *p __arg_trusted, u64 dsq)
 	else if (!scx_bpf_test_and_clear_cpu_idle(cpu))
 		return 0;
 	if (cpu < nr_host_cpus)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		decide_if_idle(cpu);
 	return 0;
 }
 
@@ -178,11 +178,10 @@ __noinline int tell_level(u32 cpu, u32 level)
 	if (level > c->turn.level || (level == ROTA_LEVEL_OWNER && c->slot.hungry)) {
 		if (c->turn.level == ROTA_LEVEL_IDLE)
 			scx_bpf_test_and_clear_cpu_idle(cpu); /* nobody else is sent there */
-		c->turn.overtaken = true;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		overtake(c, cpu);
 	} else if (c->offer.dozes || (!c->turn.armed_ns && c->turn.level == ROTA_LEVEL_IDLE)) {
 		/* So that it sets its timer for the slot, also if it is only about to idle. */
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		decide_if_idle(cpu);
 	}
 	return level;
 }
@@ -200,8 +199,7 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 	is_wanted(c);
 	level = level_on(c, cpu, &m, tenant, now);
 	if (level == ROTA_LEVEL_SECOND && second_gives_way(cpu, tenant_id, now)) {
-		c->turn.overtaken = true;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		overtake(c, cpu);
 		return level;
 	}
 	return tell_level(cpu, level);
@@ -233,8 +231,7 @@ __noinline int tell_slot(u32 tenant_id, u32 index, u64 now)
 	table_look_up(cpu, now, &owner);
 	if (c->slot.vcpu == number && c->slot.start == owner.start_ns && c->slot.generation == owner.generation &&
 	    (claim & ~CLAIM_SECOND) != cpu + 1) {
-		c->turn.overtaken = true;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		overtake(c, cpu);
 	}
 	return 0;
 }
@@ -264,7 +261,7 @@ __noinline int rouse(u32 tenant_id, u32 sole, u32 buffer)
 		cpu = home_at(buffer, view, from, i);
 		c = cpu_ctx(cpu);
 		if (c && is_wanted(c))
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			decide_if_idle(cpu);
 	}
 	return 0;
 }
@@ -315,7 +312,7 @@ static __always_inline void tell_others(struct task_struct *p, struct task_ctx *
 		cpu = take_hungry(p, m->tenant);
 		t->took_mark = false;
 		if (cpu < nr_host_cpus)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+			decide_anew(cpu);
 	}
 	pass_on(m->tenant, now); /* the slot may serve another thread first, one that may run in few */
 }

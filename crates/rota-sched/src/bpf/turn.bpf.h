@@ -58,15 +58,15 @@ static __always_inline bool goes_on_anyway(struct cpu_ctx *c, u32 cpu, struct ta
 }
 
 /* What ran until now goes on, without leaving the CPU: a new turn begins. */
-static __always_inline void keep_prev(struct cpu_ctx *c, u32 cpu, struct task_struct *prev)
+static __always_inline void keep_prev(struct run *r, struct cpu_ctx *c, struct task_struct *prev)
 {
 	struct task_ctx *t = prev ? task_ctx(prev) : NULL;
 
-	turn_begins(c, cpu, c->turn.picked, c->run.now);
+	turn_begins(c, r->cpu, c->turn.picked, r->now);
 	goes_on_serving(c);
-	fair_turn(c, tenant_of(c->fair.served), c->run.now);
+	fair_turn(c, tenant_of(c->fair.served), r->now);
 	if (t) {
-		stands_in(c, t, c->run.now);
+		stands_in(c, t, r->now);
 		move_clocks(c, t, siblings_of(&t->m));
 	}
 	if (prev)

@@ -28,15 +28,15 @@ pub static PATCHES: [Patch; 5] = [
         name: "wake",
         about: "a lost wake-up: a CPU that runs something lower is not told of a thread that wakes",
         file: "tell.bpf.h",
-        text: "\t\tc->turn.overtaken = true;\n\t\tscx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);\n\t} else if (",
+        text: "\t\tovertake(c, cpu);\n\t} else if (",
         spoilt: "\t\tc->turn.overtaken = true;\n\t} else if (",
     },
     Patch {
         name: "budget",
         about: "the floor's grants end after two seconds",
         file: "floor.bpf.h",
-        text: "\tif (c->run.now - line->served > wait)\n",
-        spoilt: "\tif (c->run.now - line->served > wait && c->run.now < ROTA_FLOOR_WAIT_NS * 2)\n",
+        text: "\tif (r->now - line->served > wait)\n",
+        spoilt: "\tif (c->run.now - line->served > wait && r->now < ROTA_FLOOR_WAIT_NS * 2)\n",
     },
     Patch {
         name: "count",

@@ -11,6 +11,7 @@
 #define __hidden
 #define __kptr
 #define __arg_trusted
+#define __arg_nonnull
 #define __ksym
 /* Not weak: a call that the model lacks is found when the simulator is linked. */
 #define __weak
