@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** no I/O and no clock in this crate. Text comes in, values or located errors go out.
 
+mod cause;
 pub mod config;
 mod cpuset;
 pub mod histogram;
@@ -10,6 +11,7 @@ mod share;
 mod tenant;
 mod topology;
 
+pub use cause::Cause;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
 pub use tenant::{Class, Match, Reservation, Tenant, TenantId};

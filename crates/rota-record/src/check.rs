@@ -3,11 +3,9 @@
 use std::collections::BTreeSet;
 
 use rota_model::config::VCPUS_MAX;
-use rota_model::{CpuSet, Share, quote};
+use rota_model::{Cause, CpuSet, Share, quote};
 
-use crate::recording::{
-    Cause, Class, Event, Host, Limits, Policy, Quota, Rank, Recording, Tenant, Thread, What,
-};
+use crate::recording::{Class, Event, Host, Limits, Policy, Quota, Rank, Recording, Tenant, Thread, What};
 
 /// What a recording says and cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

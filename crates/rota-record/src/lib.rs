@@ -19,6 +19,7 @@ pub use check::Meaningless;
 pub use format::{FormatError, VERSION};
 pub use recorder::Recorder;
 pub use recording::{
-    Cause, Class, Event, Host, How, Limits, Place, Policy, Quota, Rank, Recording, Tenant, Thread, What,
+    Class, Event, Host, How, Limits, Place, Policy, Quota, Rank, Recording, Tenant, Thread, What,
 };
+pub use rota_model::Cause;
 pub use summary::{Summary, summaries};

@@ -1,6 +1,6 @@
 //! What a recording says.
 
-use rota_model::{CpuPlace, CpuSet, Match, Reservation};
+use rota_model::{Cause, CpuPlace, CpuSet, Match, Reservation};
 use serde::{Deserialize, Serialize};
 
 use crate::format::{cpus, deltas};
@@ -226,17 +226,6 @@ impl What {
             | What::Stops { thread, .. } => thread,
         }
     }
-}
-
-/// What wakes a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
-    /// A thread that runs.
-    Thread(u32),
-    /// A timer.
-    Timer,
-    /// A device, or whatever else comes from outside.
-    Outside,
 }
 
 /// Why a thread no longer runs.

@@ -9,6 +9,7 @@
 //! kernel could not.
 
 mod change;
+mod contender;
 mod costs;
 mod decide;
 mod distribution;
@@ -36,6 +37,7 @@ mod task;
 mod tenants;
 mod thread;
 
+pub use contender::Contender;
 pub use costs::Costs;
 pub use distribution::Distribution;
 pub use engine::Simulation;
@@ -45,7 +47,7 @@ pub use machine::{Cpu, Machine, Theft, Timer};
 pub use mask::CpuMask;
 pub use observe::Observer;
 pub use policy::{Arrival, Departure, Idle, Next, Policy};
-pub use program::{Device, Interrupt, Program, Resumed, Step, Why, World};
+pub use program::{Device, Interrupt, Program, Resumed, Site, Step, Why, World};
 pub use rng::Rng;
 pub use task::{Cgroup, CgroupId, State, Task, TaskSpec};
 pub use tenants::{Home, Limits, Tenants};

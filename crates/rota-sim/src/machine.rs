@@ -2,8 +2,7 @@
 
 use std::rc::Rc;
 
-use rota_model::Topology;
-use rota_record::Cause;
+use rota_model::{Cause, Topology};
 
 use crate::costs::Costs;
 use crate::event::{EventQueue, Slot};

@@ -167,3 +167,9 @@ impl Interrupt<'_> {
         self.effects.push(Effect::Poke(task));
     }
 }
+
+/// What workloads need beside threads.
+pub trait Site {
+    /// Attaches a device, whose first interrupt comes at once.
+    fn attach(&mut self, device: Box<dyn Device>) -> DeviceId;
+}

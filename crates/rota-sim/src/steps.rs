@@ -1,6 +1,6 @@
 //! What threads and devices do: their steps, and what these do to others.
 
-use rota_record::Cause;
+use rota_model::Cause;
 
 use crate::engine::{Attached, Simulation};
 use crate::ids::{CpuId, DeviceId, TaskId};

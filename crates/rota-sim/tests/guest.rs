@@ -10,9 +10,9 @@ use rota_model::Topology;
 use rota_sim::observe::{Metrics, UnitMetrics};
 use rota_sim::programs::sync::Patience;
 use rota_sim::programs::{Hog, Load, Locking, Server, Waiting};
-use rota_sim::scenario::Site;
 use rota_sim::{
-    CgroupId, Costs, CpuId, Device, DeviceId, Distribution, Guest, Rng, Script, Simulation, TaskSpec, UnitId,
+    CgroupId, Costs, CpuId, Device, DeviceId, Distribution, Guest, Rng, Script, Simulation, Site, TaskSpec,
+    UnitId,
 };
 
 const US: u64 = 1_000;

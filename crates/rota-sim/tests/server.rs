@@ -6,8 +6,7 @@ use common::RoundRobin;
 use rota_model::Topology;
 use rota_sim::observe::{Metrics, UnitMetrics};
 use rota_sim::programs::{Load, Server};
-use rota_sim::scenario::Site;
-use rota_sim::{CgroupId, Costs, CpuId, Device, DeviceId, Distribution, Simulation, TaskSpec, UnitId};
+use rota_sim::{CgroupId, Costs, CpuId, Device, DeviceId, Distribution, Simulation, Site, TaskSpec, UnitId};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use rota_model::CpuSet;
+use rota_model::{Cause, CpuSet};
 
 use super::{RawEvent, RawThread};
-use crate::recording::{Cause, Event, How, Rank, What};
+use crate::recording::{Event, How, Rank, What};
 
 /// `enum kind` of `recorder.h`.
 const SWITCH: u32 = 1;

@@ -13,9 +13,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::ids::DeviceId;
-use crate::program::{Device, Effect, Interrupt, Program, Resumed, Step, World};
+use crate::program::{Device, Effect, Interrupt, Program, Resumed, Site, Step, World};
 use crate::rng::Rng;
-use crate::scenario::Site;
 use inside::Inside;
 
 /// For how long a thread of a guest runs if others wait: as CFS' minimum (Huang et al., HPDC 2021, section 2.2: 3 ms

@@ -8,8 +8,8 @@ use super::fair::{Fair, Rule};
 use super::mqfq::Mqfq;
 use super::over::{Gleaner, Pinned, RelaxedCo};
 use super::rtds::Rtds;
+use crate::contender::Contender;
 use crate::machine::Machine;
-use crate::policies::Contender;
 use crate::tenants::Home;
 use rota_model::{Class, Reservation, Share};
 

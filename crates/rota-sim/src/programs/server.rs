@@ -8,9 +8,8 @@ use std::rc::Rc;
 
 use crate::distribution::Distribution;
 use crate::ids::TaskId;
-use crate::program::{Device, Interrupt};
+use crate::program::{Device, Interrupt, Site};
 use crate::rng::Rng;
-use crate::scenario::Site;
 use crate::thread::{Script, Thread};
 
 /// When requests come.

@@ -71,7 +71,7 @@ use crate::ids::{CpuId, DeviceId};
 use crate::mask::CpuMask;
 use crate::observe::Observer;
 use crate::policy::Policy;
-use crate::program::{Device, Program};
+use crate::program::{Device, Program, Site};
 use crate::replay::Load;
 use crate::rng::Rng;
 
@@ -207,12 +207,6 @@ impl Scenario {
 
 /// Streams of chance from here on are guests'; below are tasks' and devices'.
 const GUEST_STREAM: u64 = 1 << 33;
-
-/// What workloads need beside threads.
-pub trait Site {
-    /// Attaches a device, whose first interrupt comes at once.
-    fn attach(&mut self, device: Box<dyn Device>) -> DeviceId;
-}
 
 /// A simulation, whose CPUs take devices in turn.
 struct Around<'s, P, O> {

@@ -29,10 +29,9 @@ use rota_model::config::{Errors, Table, value};
 use rota_model::quote;
 use toml::de::DeValue;
 
-use super::Site;
 use super::read::{distribution, some_duration};
 use crate::distribution::Distribution;
-use crate::program::Program;
+use crate::program::{Program, Site};
 use crate::programs::sync::Patience;
 use crate::programs::{
     BENCHMARKS, Benchmark, ForkJoin, Hog, Intermittent, Led, Limited, Load, Locking, Periodic, Phases,

@@ -8,11 +8,12 @@ use rota_model::{Class, Tenant, TenantId};
 
 use super::{Member, Scenario};
 use crate::apart;
+use crate::contender::Contender;
 use crate::engine::Simulation;
 use crate::ids::{CpuId, TaskId};
 use crate::mask::CpuMask;
 use crate::observe::{Digest, Insane, Lags, Metrics, Recorder, Sanity, Trace, UnitMetrics};
-use crate::policies::{Contender, Entry};
+use crate::policies::Entry;
 use crate::replay::EARLY_NS;
 use crate::task::TaskSpec;
 use crate::tenants::{Home, Tenants};

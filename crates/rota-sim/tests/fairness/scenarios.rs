@@ -8,9 +8,9 @@ use rota_model::Class;
 use rota_model::config::Source;
 use rota_sim::observe::{Bound, Fairness, Metrics, Observer, Sanity, Waits};
 use rota_sim::peers::mqfq::{HORIZON_NS, MIN_SLICE_NS};
-use rota_sim::policies::{self, Contender};
+use rota_sim::policies;
 use rota_sim::scenario::Scenario;
-use rota_sim::{Rng, Simulation, Tenants, UnitId};
+use rota_sim::{Contender, Rng, Simulation, Tenants, UnitId};
 
 pub const MS: u64 = 1_000_000;
 

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use rota_model::config::Source;
 use rota_model::{Class, CpuPlace, Reservation, Share, Tenant, Topology};
 use rota_sim::observe::{Event, Sanity, Trace};
-use rota_sim::policies::{Contender, Entry, POLICIES};
+use rota_sim::policies::{Entry, POLICIES};
 use rota_sim::programs::Periodic;
 use rota_sim::scenario::Scenario;
 use rota_sim::{
-    Cgroup, CgroupId, Costs, CpuId, Home, Machine, Observer, Rng, Script, Simulation, State, TaskId,
-    TaskSpec, Thread, UnitId,
+    Cgroup, CgroupId, Contender, Costs, CpuId, Home, Machine, Observer, Rng, Script, Simulation, State,
+    TaskId, TaskSpec, Thread, UnitId,
 };
 
 use crate::machines::{MS, US};
