@@ -70,7 +70,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     }
 
     /// The same with so many events at most. False if there are more.
-    pub(crate) fn run_within(&mut self, until_ns: u64, events_max: u64) -> bool {
+    pub fn run_within(&mut self, until_ns: u64, events_max: u64) -> bool {
         let last = self.events.saturating_add(events_max);
         while let Some((time_ns, slot)) = self.machine.events.pop(until_ns) {
             if self.events == last {

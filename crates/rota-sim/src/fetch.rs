@@ -4,17 +4,17 @@
 const LINE: usize = 64;
 
 /// Has all of it come.
-pub(crate) fn fetch<T>(of: &T) {
+pub fn fetch<T>(of: &T) {
     fetch_bytes((&raw const *of).cast(), size_of::<T>());
 }
 
 /// Has the beginning come of something whose size is not known.
-pub(crate) fn fetch_start<T: ?Sized>(of: *const T) {
+pub fn fetch_start<T: ?Sized>(of: *const T) {
     fetch_bytes(of.cast(), 2 * LINE);
 }
 
 /// Has so many bytes come. The address may be any.
-pub(crate) fn fetch_bytes(at: *const u8, bytes: usize) {
+pub fn fetch_bytes(at: *const u8, bytes: usize) {
     for offset in (0..bytes).step_by(LINE) {
         hint(at.wrapping_add(offset));
     }

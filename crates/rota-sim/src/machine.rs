@@ -52,7 +52,7 @@ pub struct Cpu {
     /// Time that interrupts, soft interrupts and the hypervisor took: in the order of [`Theft`].
     pub stolen_ns: [u64; 3],
     /// Real-time tasks that wait here, the next one last.
-    pub(crate) realtime: Vec<TaskId>,
+    pub realtime: Vec<TaskId>,
     /// Up to when the present task's time is counted; later than now while something else has the CPU.
     pub(crate) settled_ns: u64,
     /// Nothing happens here before, since interrupts or the hypervisor have it.
@@ -151,7 +151,7 @@ impl Machine {
     }
 
     /// The CPU that runs programs before the others do, and from when on, in ns: now, if it is not away.
-    pub(crate) fn first_there(&self) -> (CpuId, u64) {
+    pub fn first_there(&self) -> (CpuId, u64) {
         let online = self.cpus.iter().zip(0..).filter(|(cpu, _)| cpu.online);
         let there = online.map(|(cpu, number)| (cpu.away_until_ns.max(self.now_ns), number));
         let (from_ns, number) = there.min().expect("a CPU is online");
@@ -176,6 +176,21 @@ impl Machine {
     /// What things cost.
     pub fn costs(&self) -> &Costs {
         &self.costs
+    }
+
+    /// The same, to have it cost something else from now on.
+    pub fn costs_mut(&mut self) -> &mut Costs {
+        &mut self.costs
+    }
+
+    /// Of all chance.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// All CPUs that the machine has.
+    pub fn everywhere(&self) -> &Rc<CpuMask> {
+        &self.everywhere
     }
 
     /// The policy's own chance.

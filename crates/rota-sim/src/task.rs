@@ -108,7 +108,7 @@ pub struct Task {
     /// Among its siblings.
     pub weight: u32,
     /// How often something of all this was changed.
-    pub(crate) changes: u32,
+    pub changes: u32,
     /// What it is doing.
     pub state: State,
     /// Whose run queue it is on, or was on last.

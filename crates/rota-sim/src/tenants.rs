@@ -39,7 +39,7 @@ impl Home {
     }
 
     /// The last of its units, counted from its first.
-    pub(crate) fn last_unit(&self) -> u32 {
+    pub fn last_unit(&self) -> u32 {
         if self.is_vm { self.tenant.vcpus } else { 0 }
     }
 
@@ -117,7 +117,7 @@ impl Tenants {
         TaskSpec::new(self.pid(), unit, cgroup, program)
     }
 
-    /// The thread that is vCPU `index` of a VM. Its thread id has to be [told](crate::rota::Rota::vcpu_threads).
+    /// The thread that is vCPU `index` of a VM. Its thread id has to be [told](crate::Contender::vcpu_threads).
     pub fn vcpu(&mut self, name: &str, index: u32, program: impl Into<Box<dyn Program>>) -> TaskSpec {
         let (unit, cgroup) = (self.home(name).unit(index), self.home(name).cgroup);
         TaskSpec::new(self.pid(), unit, cgroup, program)

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use rota_model::config::Source;
-use rota_sim::policies;
-use rota_sim::scenario::Scenario;
+use rota_scenario::{Scenario, policies};
 use serde_json::Value;
 
 /// A folder with a `rota.toml`.

@@ -22,7 +22,7 @@ const IMPURE: &[(&[&str], &[&str], &str)] = &[
         "no I/O, no clock, no environment here",
     ),
     (
-        &["rota-sim"],
+        &["rota-sim", "rota-peers", "rota-twin", "rota-scenario", "rota-farm"],
         &[
             "std::fs",
             "std::io",
@@ -35,7 +35,11 @@ const IMPURE: &[(&[&str], &[&str], &str)] = &[
         ],
         "no I/O, no clock, no environment here",
     ),
-    (&["rota-plan", "rota-sim"], &["f32", "f64"], "no floating point here"),
+    (
+        &["rota-plan", "rota-sim", "rota-peers", "rota-twin", "rota-scenario", "rota-farm"],
+        &["f32", "f64"],
+        "no floating point here",
+    ),
 ];
 
 /// The one header that may name what the kernel offers, and what names it.
@@ -45,12 +49,16 @@ const KERNEL_WORDS: &[&str] = &["__ksym", "#include <"];
 /// (crate, what it must not depend on). Tests are free: they may hold a planner's table against the certifier.
 const WALLS: &[(&str, &[&str])] = &[
     ("rota-model", &["rota-plan", "rota-table", "rota-sched", "rota-sim", "rota-lab", "rotad"]),
-    ("rota-plan", &["rota-table", "rota-sched", "rota-sim", "rota-lab", "rotad"]),
-    ("rota-table", &["rota-plan", "rota-sched", "rota-sim", "rota-lab", "rotad"]),
-    ("rota-sched", &["rota-plan", "rota-sim", "rota-lab", "rotad"]),
-    ("rota-record", &["rota-plan", "rota-table", "rota-sched", "rota-sim", "rota-lab"]),
-    ("rota-sim", &["rota-lab"]),
-    ("rotad", &["rota-record", "rota-sim", "rota-lab"]),
+    ("rota-plan", &["rota-table", "rota-sched", "rota-sim", "rota-peers", "rota-lab", "rotad"]),
+    ("rota-table", &["rota-plan", "rota-sched", "rota-sim", "rota-peers", "rota-lab", "rotad"]),
+    ("rota-sched", &["rota-plan", "rota-sim", "rota-peers", "rota-lab", "rotad"]),
+    ("rota-record", &["rota-plan", "rota-table", "rota-sched", "rota-sim", "rota-peers", "rota-twin", "rota-lab"]),
+    ("rota-sim", &["rota-plan", "rota-table", "rota-sched", "rota-record", "rota-lab", "rotad"]),
+    ("rota-peers", &["rota-plan", "rota-table", "rota-sched", "rota-record", "rota-twin", "rota-lab", "rotad"]),
+    ("rota-twin", &["rota-peers", "rota-record", "rota-lab"]),
+    ("rota-scenario", &["rota-plan", "rota-table", "rota-sched", "rota-lab", "rotad"]),
+    ("rota-farm", &["rota-plan", "rota-peers", "rota-record", "rota-lab"]),
+    ("rotad", &["rota-record", "rota-sim", "rota-peers", "rota-lab"]),
 ];
 
 /// A file's code without its unit tests, which stand at its end.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap::Args;
 use indicatif::{HumanCount, ProgressBar, ProgressStyle};
-use rota_sim::farm::{self, Verdict};
-use rota_sim::rota::Code;
+use rota_farm::Verdict;
+use rota_twin::Code;
 
 use super::{Failure, length, print};
 
@@ -45,7 +45,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(seed) = arguments.seed {
-        let verdict = farm::run(seed, &Code::REAL);
+        let verdict = rota_farm::run(seed, &Code::REAL);
         let last: String = verdict.last.iter().map(|line| format!("{line}\n")).collect();
         print(format!("{}\n{last}{}\n", verdict.shown, summary(&verdict)).as_bytes())?;
         return judge(&[verdict]);
@@ -118,7 +118,7 @@ impl Total {
             if enough && self.slots.load(Ordering::Relaxed) >= arguments.slots {
                 return;
             }
-            let verdict = farm::run(seed, &Code::REAL);
+            let verdict = rota_farm::run(seed, &Code::REAL);
             self.seeds.fetch_add(1, Ordering::Relaxed);
             self.slots.fetch_add(verdict.slots, Ordering::Relaxed);
             self.events.fetch_add(verdict.events, Ordering::Relaxed);

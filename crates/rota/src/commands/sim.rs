@@ -11,9 +11,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use rota_model::config::Source;
 use rota_record::Recording;
+use rota_scenario::policies::{self, Entry, POLICIES};
+use rota_scenario::{INTERVALS, Options, Outcome, Scenario};
 use rota_sim::observe::perfetto;
-use rota_sim::policies::{self, Entry, POLICIES};
-use rota_sim::scenario::{INTERVALS, Options, Outcome, Scenario};
 
 use super::{Failure, print, print_json};
 use crate::papers::{self, FIGURES, Study};

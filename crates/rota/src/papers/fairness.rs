@@ -1,7 +1,7 @@
 //! Zhao et al., *Preemptive multi-queue fair queuing*, HPDC 2019: figures 1 and 3.
 
-use rota_sim::policies::Entry;
-use rota_sim::scenario::Outcome;
+use rota_scenario::Outcome;
+use rota_scenario::policies::Entry;
 
 use super::{Case, Figure, Published, Row, Table, Unit, called};
 use Published::{About, Below, Nothing, Said};

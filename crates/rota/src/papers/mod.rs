@@ -12,8 +12,8 @@ mod thesis;
 
 use anyhow::{Context, Result, anyhow};
 use rota_model::config::Source;
-use rota_sim::policies::{self, Entry};
-use rota_sim::scenario::{Options, Outcome, Scenario};
+use rota_scenario::policies::{self, Entry};
+use rota_scenario::{Options, Outcome, Scenario};
 use serde::Serialize;
 
 use crate::parallel;

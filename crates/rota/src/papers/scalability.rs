@@ -1,8 +1,8 @@
 //! Shan, Jia and Ding, *Rethinking multicore application scalability on big virtual machines*: section IV.
 
 use anyhow::Result;
-use rota_sim::policies::Entry;
-use rota_sim::scenario::Outcome;
+use rota_scenario::Outcome;
+use rota_scenario::policies::Entry;
 
 use super::{Case, Figure, Published, Row, Study, Table, Unit, called};
 use Published::{About, Nothing};

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use rota_model::histogram::Histogram;
-use rota_sim::peers::Credit;
-use rota_sim::policies::Entry;
-use rota_sim::scenario::{Outcome, TenantOutcome};
+use rota_peers::Credit;
+use rota_scenario::policies::Entry;
+use rota_scenario::{Outcome, TenantOutcome};
 
 use super::table::Third;
 use super::{Case, Figure, Published, Row, Study, Table, Unit, called};

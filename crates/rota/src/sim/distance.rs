@@ -1,7 +1,7 @@
 //! How far a replay is from its recording.
 
 use rota_record::{Recording, Summary, summaries};
-use rota_sim::policies::Entry;
+use rota_scenario::policies::Entry;
 use serde::Serialize;
 
 use crate::report::{Comparison, format};

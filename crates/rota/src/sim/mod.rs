@@ -5,9 +5,9 @@ pub mod lab;
 
 use rota_lab::scenario::result::{Blackouts, Moves, TenantResult};
 use rota_model::{Class, Reservation};
+use rota_scenario::policies::Entry;
+use rota_scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome};
 use rota_sim::observe::UnitMetrics;
-use rota_sim::policies::Entry;
-use rota_sim::scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome};
 use serde::Serialize;
 
 pub use distance::Distance;

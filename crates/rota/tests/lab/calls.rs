@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rota_sim::ext::{Order, PAIRS, PAIRS_ON_CPUS, Pair};
+use rota_twin::ext::{Order, PAIRS, PAIRS_ON_CPUS, Pair};
 
 use crate::guest::{Guest, NEWEST, OLDER, script};
 

@@ -4,9 +4,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use rota_record::{Policy, Recording};
-use rota_sim::policies;
-use rota_sim::replay;
-use rota_sim::scenario::Scenario;
+use rota_scenario::{Scenario, policies, replay};
 use serde::Serialize;
 
 use crate::commands::Failure;

@@ -1,0 +1,55 @@
+//! Mistakes that are planted into copies of the scheduler, to see that they are found. `build.rs` makes the copies, and
+//! fails where a text is not there once.
+
+/// A mistake: in one of the scheduler's files a text becomes another.
+pub struct Patch {
+    /// In a word; what the copy's function `native_code` is called begins with it.
+    pub name: &'static str,
+    /// What is wrong.
+    pub about: &'static str,
+    /// The file.
+    pub file: &'static str,
+    /// What is there.
+    pub text: &'static str,
+    /// What is there instead.
+    pub spoilt: &'static str,
+}
+
+/// All of them.
+pub static PATCHES: [Patch; 5] = [
+    Patch {
+        name: "slice",
+        about: "off by one in the slice index: each look-up reads the next slice",
+        file: "table.bpf.h",
+        text: "(u64)(offset / view->slice_ns)",
+        spoilt: "(u64)(offset / view->slice_ns + 1)",
+    },
+    Patch {
+        name: "wake",
+        about: "a lost wake-up: a CPU that runs something lower is not told of a thread that wakes",
+        file: "tell.bpf.h",
+        text: "\t\tovertake(c, cpu);\n\t} else if (",
+        spoilt: "\t\tc->turn.overtaken = true;\n\t} else if (",
+    },
+    Patch {
+        name: "budget",
+        about: "the floor's grants end after two seconds",
+        file: "floor.bpf.h",
+        text: "\tif (r->now - line->served > wait)\n",
+        spoilt: "\tif (c->run.now - line->served > wait && r->now < ROTA_FLOOR_WAIT_NS * 2)\n",
+    },
+    Patch {
+        name: "count",
+        about: "a thread that is put into a dispatch queue is not counted there",
+        file: "line.bpf.h",
+        text: "\tt->waits_in = dsq;\n\tcount_waiting(dsq, 1);\n",
+        spoilt: "",
+    },
+    Patch {
+        name: "weight",
+        about: "all tenants with a weight have the same",
+        file: "shares.bpf.h",
+        text: "\treturn ns * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE);\n",
+        spoilt: "\t(void)tenant;\n\treturn ns;\n",
+    },
+];

@@ -1,0 +1,220 @@
+//! Scenarios: a host with its tenants, and what their threads do; the text that describes both.
+//!
+//! A scenario's text is a configuration as in `rota.toml` ([`rota_model::config`]: `[host]`, which must name its CPUs,
+//! and `[[tenant]]`), and has more in it:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `duration` | how long is simulated after the warm-up; `"10s"` by default |
+//! | `warm_up` | how long before anything is measured; `"1s"` by default |
+//! | `seed` | of all chance; 1 by default |
+//!
+//! `[costs]` changes what things cost: each key is a field of [`Costs`] without its `_ns`, a duration; but
+//! `refill_per_kib` is one for each KiB.
+//!
+//! `[[workload]]`, any number, says what runs in a tenant:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `tenant` | its name; with `{i}`, as in a template's `name`, all tenants that are called so, each with a workload of its own |
+//! | `program` | what the threads do: see [`programs`] |
+//! | `threads` | how many there are, 1 by default; only where the program's number of threads is not given otherwise |
+//! | `working_set` | how much memory each thread works on, in KiB; 0 by default |
+//!
+//! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
+//! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
+//!
+//! ```
+//! use rota_model::config::Source;
+//! use crate::Scenario;
+//!
+//! let text = r#"
+//!     duration = "5s"
+//!
+//!     [host]
+//!     cpus = "0-3"
+//!
+//!     [[tenant]]
+//!     name = "web-{i}"
+//!     count = 12
+//!     class = "reserved"
+//!     share = 0.25
+//!     latency = "20ms"
+//!
+//!     [[workload]]
+//!     tenant = "web-{i}"
+//!     program = "phases"
+//!     compute = { exponential = "2ms" }
+//!     sleep = { uniform = ["1ms", "9ms"] }
+//! "#;
+//! let source = Source { path: "web.toml".to_owned(), text: text.to_owned() };
+//! let scenario = Scenario::parse(&source).unwrap();
+//! assert_eq!(scenario.workloads[0].tenants.len(), 12);
+//! ```
+//!
+//! [`Scenario::run`] runs it under a policy.
+
+pub mod policies;
+pub mod programs;
+mod read;
+mod record;
+mod recorder;
+pub mod replay;
+mod run;
+
+use std::collections::BTreeMap;
+
+use rota_model::config::{ConfigErrors, Source};
+use rota_model::{Match, Model, TenantId};
+use rota_sim::observe::Observer;
+use rota_sim::{Costs, CpuId, CpuMask, Device, DeviceId, Guest, Policy, Program, Rng, Simulation, Site};
+
+pub use programs::Work;
+use replay::Load;
+pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome};
+
+/// What is simulated.
+#[derive(Debug)]
+pub struct Scenario {
+    /// The host and its tenants.
+    pub model: Model,
+    /// What things cost.
+    pub costs: Costs,
+    /// How long is simulated after the warm-up.
+    pub duration_ns: u64,
+    /// How long before anything is measured.
+    pub warm_up_ns: u64,
+    /// Of all chance.
+    pub seed: u64,
+    /// What runs.
+    pub workloads: Vec<Workload>,
+    /// What runs because it was recorded: see [`replay`].
+    pub replay: Option<Load>,
+}
+
+/// What runs in some tenants.
+#[derive(Debug)]
+pub struct Workload {
+    /// Each of these has its own.
+    pub tenants: Vec<TenantId>,
+    /// What the threads do.
+    pub work: Box<dyn Work>,
+    /// How much memory each thread works on, in KiB.
+    pub working_set_kib: u64,
+}
+
+/// A thread of a tenant.
+pub struct Member {
+    /// The tenant; none if it is the system's, and that has none.
+    pub tenant: Option<TenantId>,
+    /// Which of its vCPUs it is, if the tenant is a VM.
+    pub vcpu: Option<u32>,
+    /// How much memory it works on, in KiB.
+    pub working_set_kib: u64,
+    /// How the kernel ranks it.
+    pub standing: Standing,
+    /// What it does.
+    pub program: Box<dyn Program>,
+}
+
+/// What the kernel knows of a thread beside whose it is.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// A thread of the kernel.
+    pub kernel_thread: bool,
+    /// A real-time task of this priority, 1 ..= 99.
+    pub realtime: Option<u8>,
+    /// Among its siblings, 100 by default.
+    pub weight: u32,
+    /// Where it may run by itself; what a tenant may use counts on top, but not in a replay.
+    pub affinity: Option<CpuMask>,
+}
+
+impl Default for Standing {
+    fn default() -> Standing {
+        Standing { kernel_thread: false, realtime: None, weight: 100, affinity: None }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario's text.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in it, each with its place and mend.
+    pub fn parse(source: &Source) -> Result<Scenario, ConfigErrors> {
+        read::scenario(source)
+    }
+
+    /// The threads of all tenants, in an order that depends on nothing but the scenario; and in the simulation whatever
+    /// else belongs to them. Of a VM these are its vCPUs, in which the guest runs its workloads' threads.
+    pub fn members<P: Policy, O: Observer>(&self, simulation: &mut Simulation<P, O>) -> Vec<Member> {
+        let mut site = Around { cpus: self.interrupt_cpus(), attached: 0, simulation };
+        let mut members =
+            self.replay.as_ref().map_or_else(Vec::new, |replay| replay.members(self.warm_up_ns));
+        let mut guests: BTreeMap<TenantId, (Guest, u64)> = BTreeMap::new();
+        for Workload { tenants, work, working_set_kib } in &self.workloads {
+            for &tenant in tenants {
+                let Some(guest) = self.guest(tenant, site.simulation.machine.seed()) else {
+                    members.extend(work.programs(&mut site).into_iter().map(|program| Member {
+                        tenant: Some(tenant),
+                        vcpu: None,
+                        working_set_kib: *working_set_kib,
+                        standing: Standing::default(),
+                        program,
+                    }));
+                    continue;
+                };
+                let (guest, largest_kib) = guests.entry(tenant).or_insert((guest, 0));
+                *largest_kib = (*largest_kib).max(*working_set_kib);
+                work.programs(&mut guest.site(&mut site))
+                    .into_iter()
+                    .for_each(|program| guest.thread(program));
+            }
+        }
+        for (tenant, (guest, working_set_kib)) in guests {
+            let vcpus = (0..).zip(guest.vcpus());
+            members.extend(vcpus.map(|(number, program)| Member {
+                tenant: Some(tenant),
+                vcpu: Some(number),
+                working_set_kib,
+                standing: Standing::default(),
+                program,
+            }));
+        }
+        members
+    }
+
+    /// The guest of a tenant that is a VM.
+    fn guest(&self, id: TenantId, seed: u64) -> Option<Guest> {
+        let tenant = &self.model.tenants[id as usize];
+        let is_vm = matches!(tenant.matcher, Some(Match::Vm { .. }));
+        is_vm.then(|| Guest::new(tenant.vcpus, Rng::new(seed, GUEST_STREAM + u64::from(id))))
+    }
+
+    /// Where devices interrupt: the housekeeping CPUs, or all if there are none.
+    fn interrupt_cpus(&self) -> Vec<CpuId> {
+        let host = &self.model.host;
+        let cpus = if host.housekeeping.is_empty() { &host.cpus } else { &host.housekeeping };
+        cpus.iter().map(CpuId).collect()
+    }
+}
+
+/// Streams of chance from here on are guests'; below are tasks' and devices'.
+const GUEST_STREAM: u64 = 1 << 33;
+
+/// A simulation, whose CPUs take devices in turn.
+struct Around<'s, P, O> {
+    cpus: Vec<CpuId>,
+    attached: usize,
+    simulation: &'s mut Simulation<P, O>,
+}
+
+impl<P: Policy, O: Observer> Site for Around<'_, P, O> {
+    fn attach(&mut self, device: Box<dyn Device>) -> DeviceId {
+        let cpu = self.cpus[self.attached % self.cpus.len()];
+        self.attached += 1;
+        let now_ns = self.simulation.machine.now_ns();
+        self.simulation.attach(device, cpu, Some(now_ns))
+    }
+}

@@ -1,0 +1,167 @@
+//! From a scenario's text to its values.
+
+use std::slice;
+
+use rota_model::config::{ConfigErrors, Errors, Source, Table, parse_with, value};
+use rota_model::{Model, TenantId, Topology, quote};
+use rota_sim::{Costs, Distribution};
+use toml::de::DeValue;
+
+use super::programs::{KINDS, Keys, Kind};
+use super::{Scenario, Workload};
+
+/// The keys beside those of a configuration.
+const KEYS: [&str; 5] = ["duration", "warm_up", "seed", "costs", "workload"];
+
+/// The keys of every workload.
+const WORKLOAD_KEYS: [&str; 3] = ["tenant", "program", "working_set"];
+
+/// What a template's name has in the place of a number.
+const INDEX: &str = "{i}";
+
+/// All of a scenario but its model.
+struct Rest {
+    costs: Costs,
+    duration_ns: u64,
+    warm_up_ns: u64,
+    seed: u32,
+    workloads: Vec<Workload>,
+}
+
+pub(super) fn scenario(source: &Source) -> Result<Scenario, ConfigErrors> {
+    // Which machine reads this has nothing to do with what is simulated.
+    let machine = Topology::default();
+    let (model, rest) = parse_with(slice::from_ref(source), &machine, &KEYS, read)?;
+    let Rest { costs, duration_ns, warm_up_ns, seed, workloads } = rest;
+    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed: seed.into(), workloads, replay: None })
+}
+
+fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {
+    Rest {
+        duration_ns: root.read("duration", errors, some_duration).unwrap_or(10_000_000_000),
+        warm_up_ns: root.read("warm_up", errors, value::duration).unwrap_or(1_000_000_000),
+        seed: root.read("seed", errors, |value| value::whole(value, 0..=u32::MAX)).unwrap_or(1),
+        costs: costs(root, errors),
+        workloads: root
+            .tables("workload", errors)
+            .iter()
+            .filter_map(|table| workload(table, model, errors))
+            .collect(),
+    }
+}
+
+fn costs(root: &Table, errors: &mut Errors) -> Costs {
+    let mut costs = Costs::default();
+    let Some(table) = root.table("costs", "[costs], once", errors) else { return costs };
+    let fields = [
+        ("switch", &mut costs.switch_ns),
+        ("migration", &mut costs.migration_ns),
+        ("refill_per_kib", &mut costs.refill_ns_per_kib),
+        ("kick", &mut costs.kick_ns),
+        ("idle_exit", &mut costs.idle_exit_ns),
+        ("interrupt", &mut costs.interrupt_ns),
+        ("timer_slack", &mut costs.timer_slack_ns),
+        ("tick", &mut costs.tick_ns),
+        ("vm_exit", &mut costs.vm_exit_ns),
+    ];
+    table.refuse_unknown(&fields.each_ref().map(|(key, _)| *key), errors);
+    for (key, field) in fields {
+        // Without these the time would stand still.
+        let least_ns = u64::from(matches!(key, "kick" | "tick"));
+        let read = |value: &DeValue| match value::duration(value)? {
+            ns if ns < least_ns => {
+                Err(format!("{} is too little; write \"1ns\" at least", value::show(value)))
+            }
+            ns => Ok(ns),
+        };
+        *field = table.read(key, errors, read).unwrap_or(*field);
+    }
+    costs
+}
+
+fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Workload> {
+    let tenants = tenants(table, model, errors);
+    table.require("program", &["program"], &format!("one of {}", names()), errors);
+    let kind = table.read("program", errors, kind)?;
+    let known = [&WORKLOAD_KEYS, kind.keys].concat();
+    table.refuse_unknown(&known, errors);
+    let working_set_kib = table.read("working_set", errors, |value| value::whole(value, 0..=u32::MAX));
+    let work = (kind.read)(&Keys { table, known: &known }, errors);
+    Some(Workload { tenants: tenants?, work: work?, working_set_kib: working_set_kib.unwrap_or(0).into() })
+}
+
+/// The tenants that are meant; none without a model.
+fn tenants(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<TenantId>> {
+    table.require("tenant", &WORKLOAD_KEYS, "a tenant's name, e.g. tenant = \"web\"", errors);
+    table.read("tenant", errors, |value| {
+        let name = value::text(value, "a tenant's name, e.g. \"web\"")?;
+        let Some(model) = model else { return Ok(Vec::new()) };
+        let meant = |tenant: &&rota_model::Tenant| is_called(&tenant.name, name);
+        let found = (0..).zip(&model.tenants).filter(|(_, tenant)| meant(tenant));
+        let found: Vec<TenantId> = found.map(|(id, _)| id).collect();
+        match found.is_empty() {
+            true => Err(format!("{} is no tenant; {}", quote(name), tenants_known(model))),
+            false => Ok(found),
+        }
+    })
+}
+
+fn tenants_known(model: &Model) -> String {
+    let names: Vec<&str> = model.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    match names[..] {
+        [] => "there are none; write a [[tenant]]".to_owned(),
+        [first, second, third, fourth, _, ..] => {
+            format!("write one of {first}, {second}, {third}, {fourth} and {} more", names.len() - 4)
+        }
+        _ => format!("write one of {}", names.join(", ")),
+    }
+}
+
+/// Whether a tenant's name is `pattern`, with digits in the place of each `{i}`.
+fn is_called(name: &str, pattern: &str) -> bool {
+    let Some((before, after)) = pattern.split_once(INDEX) else { return name == pattern };
+    let Some(rest) = name.strip_prefix(before) else { return false };
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    digits > 0 && is_called(&rest[digits..], after)
+}
+
+fn kind(value: &DeValue) -> Result<&'static Kind, String> {
+    let name = value::text(value, "e.g. \"hog\"")?;
+    let found = KINDS.iter().find(|kind| kind.name == name);
+    found.ok_or_else(|| format!("{} is no program; write one of {}", quote(name), names()))
+}
+
+fn names() -> String {
+    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+}
+
+/// A duration of at least 1 ns.
+pub(super) fn some_duration(value: &DeValue) -> Result<u64, String> {
+    match value::duration(value)? {
+        0 => Err(format!("{} is no time; write more, e.g. \"2ms\"", value::show(value))),
+        ns => Ok(ns),
+    }
+}
+
+/// What times are drawn from.
+pub(super) fn distribution(value: &DeValue) -> Result<Distribution, String> {
+    const MEND: &str = "write \"2ms\", { uniform = [\"1ms\", \"3ms\"] } or { exponential = \"2ms\" }";
+    let DeValue::Table(entries) = value else { return some_duration(value).map(Distribution::Constant) };
+    let mut entries = entries.iter();
+    let (Some((name, value)), None) = (entries.next(), entries.next()) else {
+        return Err(format!("has not one entry; {MEND}"));
+    };
+    match (name.get_ref().as_ref(), value.get_ref()) {
+        ("exponential", mean) => Ok(Distribution::Exponential(some_duration(mean)?)),
+        ("uniform", DeValue::Array(limits)) if limits.len() == 2 => {
+            let least_ns = value::duration(limits[0].get_ref())?;
+            let most_ns = some_duration(limits[1].get_ref())?;
+            if least_ns > most_ns {
+                let [least, most] = [0, 1].map(|place: usize| value::show(limits[place].get_ref()));
+                return Err(format!("{least} is more than {most}; exchange the two"));
+            }
+            Ok(Distribution::Uniform(least_ns, most_ns))
+        }
+        _ => Err(format!("{} means nothing here; {MEND}", quote(name.get_ref()))),
+    }
+}

@@ -1,0 +1,7 @@
+//! Scenarios, recordings that are run again, and all policies on the same hosts.
+
+mod fair;
+mod fairness;
+mod policies;
+mod replay;
+mod scenario;

@@ -1,0 +1,7 @@
+//! What programs, devices and guests do under a plain policy.
+
+mod guest;
+mod round_robin;
+mod server;
+mod sync;
+mod threads;

@@ -1,0 +1,52 @@
+//! What the daemon has the scheduler do, for those who watch from outside: who belongs to whom, and which table holds
+//! from when on.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use rota_model::TenantId;
+use rota_sched::TenantSpec;
+use rota_sim::CgroupId;
+use rota_table::Certified;
+use rotad::life::Action;
+
+use crate::rota::native;
+
+/// One thing that the scheduler was told.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    /// A tenant is, or is changed.
+    Set(TenantSpec),
+    /// A tenant is no more.
+    Removed(TenantId),
+    /// A cgroup is a tenant's.
+    Bound(CgroupId, TenantId),
+    /// A cgroup is nobody's any more.
+    Unbound(CgroupId),
+    /// A thread is a tenant's vCPU of that number.
+    Thread(i32, TenantId, u32),
+    /// A thread is no vCPU any more.
+    NoThread(i32),
+    /// A table holds from this time on.
+    Table(u64, Rc<Certified>),
+    /// The daemon has seen that it does, and everybody is where that table has them.
+    Settled,
+}
+
+/// All of them with their times, in order.
+pub type Journal = Rc<RefCell<Vec<(u64, Deed)>>>;
+
+impl Deed {
+    /// What an action of the daemon comes to, if it is the scheduler's business at once.
+    pub(super) fn of(action: &Action) -> Option<Deed> {
+        Some(match *action {
+            Action::Set(ref spec) => Deed::Set(spec.clone()),
+            Action::Remove(id) => Deed::Removed(id),
+            Action::Bind { cgroup, id } => Deed::Bound(native::cgroup_number(cgroup), id),
+            Action::Unbind { cgroup } => Deed::Unbound(native::cgroup_number(cgroup)),
+            Action::BindThread { tid, id, index } => Deed::Thread(tid, id, index),
+            Action::UnbindThread { tid } => Deed::NoThread(tid),
+            Action::Install(_) | Action::Say(_) => return None,
+        })
+    }
+}

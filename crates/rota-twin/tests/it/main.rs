@@ -1,0 +1,14 @@
+//! The scheduler's own source on the model of the kernel: what tenants get of it, host by host.
+
+mod account;
+mod away;
+mod background;
+mod exclusive;
+mod found;
+mod handover;
+mod host;
+mod idle;
+mod races;
+mod rota;
+mod second;
+mod starve;
