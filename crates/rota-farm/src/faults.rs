@@ -8,12 +8,9 @@ use rota_sim::{
 };
 use rotad::life::Event;
 
+use super::late::{KICK_LATE_MAX_NS, TIMER_LATE_MAX_NS};
 use super::scene::Scene;
-use super::swarm::{Deal, MS, Swarm, US, spread};
-
-/// Timers and kicks are late by this at most, while they are.
-const TIMER_LATE_MAX_NS: u64 = 4 * MS;
-const KICK_LATE_MAX_NS: u64 = 500 * US;
+use super::swarm::{Deal, MS, US, spread};
 
 /// No more threads than this, and a few for each CPU, or the floor of a thousandth of a CPU has no turn for each of
 /// them before the kernel's watchdog thinks them forgotten: 30 ms in 30 s, in turns of 100 us.
@@ -71,29 +68,6 @@ impl Faults {
         let taken_ns = vec![0; scene.swarm.cpus as usize];
         let (moved, bound) = (Vec::new(), Vec::new());
         Faults { due, usual, late_until_ns: u64::MAX, moved, bound, began_ns: now_ns, taken_ns }
-    }
-
-    /// Within what time the scheduler's decisions take effect: of a slot that begins late, a CPU that is asked and one
-    /// that is told, each with a change of tasks; and a look that came too early is made again.
-    fn of(costs: &Costs) -> u64 {
-        3 * costs.late_ns() + 100 * US
-    }
-
-    /// The same while there are faults.
-    pub fn late_ns(swarm: &Swarm, usual: &Costs) -> u64 {
-        match swarm.has(Deal::Late) {
-            true => Faults::of(&Costs {
-                timer_slack_ns: TIMER_LATE_MAX_NS,
-                kick_ns: KICK_LATE_MAX_NS,
-                ..usual.clone()
-            }),
-            false => Faults::of(usual),
-        }
-    }
-
-    /// The same once they have stopped.
-    pub fn usual_late_ns(&self) -> u64 {
-        Faults::of(&self.usual)
     }
 
     /// When the next one is due, if before then.

@@ -13,12 +13,15 @@
 //! | `spare` | its part that looks at what slots leave |
 //! | `lines` | what is looked at from time to time: who waits for long, and where a CPU idles meanwhile |
 //! | `weights` | likewise: whether a tenant with a weight waits while another one has much more |
-//! | `scene` | a seed's run, from start to end |
+//! | `scene` | the host with all that watches it |
+//! | `play` | a seed's run, from start to end |
 
 mod faults;
 mod finding;
 mod hosts;
+mod late;
 mod lines;
+mod play;
 mod scene;
 mod service;
 mod spare;
@@ -34,7 +37,6 @@ pub use rota_model::TenantId;
 use rota_sim::Rng;
 use rota_twin::Code;
 
-use scene::Scene;
 use swarm::Swarm;
 
 /// What became of a seed.
@@ -73,7 +75,7 @@ pub fn run(seed: u64, code: &Code) -> Verdict {
         finding: None,
         last: Vec::new(),
     };
-    let ran = std::thread::scope(|scope| scope.spawn(|| Scene::run(swarm, &text, rng, code)).join());
+    let ran = std::thread::scope(|scope| scope.spawn(|| play::run(swarm, &text, rng, code)).join());
     match ran {
         Ok(ran) => {
             (verdict.slots, verdict.events) = (ran.slots, ran.events);

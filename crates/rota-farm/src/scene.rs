@@ -1,4 +1,4 @@
-//! A seed's run, from start to end.
+//! A host with its tenants and threads, and what watches them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,11 +8,11 @@ use rota_scenario::{Member, Scenario};
 use rota_sched::Cause;
 use rota_sim::observe::{Digest, Event, Promise, Promises, Sanity, Tail};
 use rota_sim::programs::{Intermittent, Periodic};
-use rota_sim::{CpuId, Home, Rng, Simulation, State, TaskId, Tenants, UnitId};
+use rota_sim::{CpuId, Home, Rng, Simulation, TaskId, Tenants, UnitId};
 use rota_twin::{Code, Rota};
 
-use super::faults::Faults;
 use super::finding::{Fault, Finding};
+use super::late;
 use super::lines::Lines;
 use super::service::Service;
 use super::swarm::{BOUND_STREAM, Deal, MS, S, Swarm, US, spread};
@@ -25,7 +25,7 @@ pub type Watch = ((Service, Promises), Sanity, (Digest, Tail));
 pub type Run = Simulation<Rota, Watch>;
 
 /// When it begins.
-const START_NS: u64 = S;
+pub const START_NS: u64 = S;
 /// As the kernel's watchdog.
 const WATCHDOG_NS: u64 = 30 * S;
 /// What a promise's bound may be passed by: kicks and changes of tasks beyond what the host keeps back.
@@ -34,24 +34,10 @@ const SLACK_NS: u64 = 20 * US;
 const LOOK_NS: u64 = MS;
 /// Every thread there ever was, and the scheduler's own accounts, so often.
 const AUDIT_NS: u64 = 100 * MS;
-/// Within this time after the last change the daemon has a table for everybody.
-const SETTLE_MAX_NS: u64 = 5 * S;
-/// Who was late or moved when the faults stopped is where it belongs after this.
-const GRACE_NS: u64 = 200 * MS;
 /// So many events are shown before something that must not be.
 const TAIL: usize = 200;
 /// More events than this within [`LOOK_NS`] are no progress.
 const EVENTS_MAX: u64 = 1_000_000;
-
-/// What came of it.
-pub struct Ran {
-    pub slots: u64,
-    pub events: u64,
-    pub simulated_ns: u64,
-    pub digest: u64,
-    pub finding: Option<Finding>,
-    pub last: Vec<String>,
-}
 
 /// A tenant of the scene.
 #[derive(Clone, Debug, Default)]
@@ -86,24 +72,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Runs it.
-    pub fn run(swarm: Swarm, text: &str, rng: Rng, code: &Code) -> Ran {
-        let mut scene = Scene::new(swarm, text, rng, code);
-        let finding = scene.play().err();
-        let last = if finding.is_some() { scene.last() } else { Vec::new() };
-        let ((service, _), _, (digest, _)) = &scene.run.observer;
-        Ran {
-            slots: service.slots(),
-            events: scene.run.events(),
-            simulated_ns: scene.run.machine.now_ns() - START_NS,
-            digest: digest.value(),
-            finding,
-            last,
-        }
-    }
-
     /// The last events, for people.
-    fn last(&self) -> Vec<String> {
+    pub fn last(&self) -> Vec<String> {
         let ((service, _), _, (_, tail)) = &self.run.observer;
         let name = |task: TaskId| {
             let Owner { tenant, vcpu } = service.threads().thread(task).owner;
@@ -125,13 +95,13 @@ impl Scene {
         tail.events().map(line).collect()
     }
 
-    fn new(swarm: Swarm, text: &str, rng: Rng, code: &Code) -> Scene {
+    pub fn new(swarm: Swarm, text: &str, rng: Rng, code: &Code) -> Scene {
         let source = Source { path: "farm.toml".to_owned(), text: text.to_owned() };
         let scenario = Scenario::parse(&source).unwrap_or_else(|errors| panic!("{errors}"));
         let mut policy = Rota::of(code, &scenario.model).expect("the scheduler can have such a host");
         let journal = policy.journal();
         let (topology, costs) = (scenario.model.host.topology.clone(), scenario.costs.clone());
-        let late_ns = Faults::late_ns(&swarm, &costs);
+        let late_ns = late::most_ns(&swarm, &costs);
         let service = Service::new(&scenario.model, START_NS, journal, late_ns);
         let observers = (
             (service, Promises::new(SLACK_NS)),
@@ -197,31 +167,6 @@ impl Scene {
         }
     }
 
-    fn play(&mut self) -> Result<(), Finding> {
-        for place in 0..self.guests.len() {
-            if !self.swarm.has(Deal::Churn) || self.rng.chance(3, 4) {
-                self.appears(place);
-            }
-        }
-        self.settle()?;
-        let mut faults = Faults::new(self);
-        let until_ns = self.now_ns() + self.swarm.safety_ns;
-        while let Some(at_ns) = faults.next_ns(until_ns) {
-            self.advance(at_ns)?;
-            faults.happen(self);
-            self.look()?;
-        }
-        self.advance(until_ns)?;
-        faults.stop(self);
-        while self.is_taken() {
-            self.advance(self.now_ns() + 10 * MS)?;
-        }
-        self.settle()?;
-        self.advance(self.now_ns() + GRACE_NS)?;
-        self.begin_liveness(&faults);
-        self.advance(self.now_ns() + self.swarm.liveness_ns)
-    }
-
     pub fn now_ns(&self) -> u64 {
         self.run.machine.now_ns()
     }
@@ -255,36 +200,12 @@ impl Scene {
         self.run.policy.exited().is_some() && self.swarm.has(Deal::Hotplug)
     }
 
-    /// Until the daemon has done what is to be done.
-    fn settle(&mut self) -> Result<(), Finding> {
-        let end_ns = self.now_ns() + SETTLE_MAX_NS;
-        while !self.is_over() && !self.run.policy.is_settled() {
-            if self.now_ns() > end_ns {
-                let said = self.run.policy.said().pop().unwrap_or_default();
-                return self.fail(Fault::Unsettled(said));
-            }
-            self.advance(self.now_ns() + 10 * MS)?;
-        }
-        Ok(())
-    }
-
-    /// Whether interrupts, or threads that no scheduler can stop, are left over from the faults, as they had too little
-    /// time.
-    fn is_taken(&self) -> bool {
-        if self.run.observer.0.0.is_stolen(self.now_ns()) {
-            return true;
-        }
-        let mut tasks = self.run.machine.tasks();
-        tasks.any(|(_, task)| {
-            task.state != State::Dead && (task.realtime.is_some() || task.kernel_thread) && !self.is_over()
-        })
-    }
-
-    fn fail<T>(&self, fault: Fault) -> Result<T, Finding> {
+    pub fn fail<T>(&self, fault: Fault) -> Result<T, Finding> {
         Err(Finding { at_ns: self.now_ns(), fault })
     }
 
-    fn advance(&mut self, to_ns: u64) -> Result<(), Finding> {
+    /// Simulates up to this time, and looks at everything meanwhile.
+    pub fn advance(&mut self, to_ns: u64) -> Result<(), Finding> {
         while self.now_ns() < to_ns {
             let next_ns = to_ns.min(self.now_ns() + LOOK_NS);
             if !self.run.run_within(next_ns, EVENTS_MAX) {
@@ -295,17 +216,17 @@ impl Scene {
         Ok(())
     }
 
-    /// Whatever went on must not be, from here on.
-    fn begin_liveness(&mut self, faults: &Faults) {
+    /// Whatever went on must not be, from here on; decisions take effect within `late_ns`.
+    pub fn begin_liveness(&mut self, late_ns: u64) {
         let Run { machine, observer, .. } = &mut self.run;
-        observer.0.0.bound(machine, faults.usual_late_ns());
-        self.lines.bound(faults.usual_late_ns());
+        observer.0.0.bound(machine, late_ns);
+        self.lines.bound(late_ns);
         self.calm = true;
         self.audit_ns = machine.now_ns() + AUDIT_NS;
     }
 
     /// Looks at everything.
-    fn look(&mut self) -> Result<(), Finding> {
+    pub fn look(&mut self) -> Result<(), Finding> {
         let Run { machine, observer: ((service, promises), sanity, _), .. } = &mut self.run;
         service.look(machine);
         if let Some(finding) = service.found() {

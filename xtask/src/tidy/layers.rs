@@ -52,9 +52,15 @@ const WALLS: &[(&str, &[&str])] = &[
     ("rota-plan", &["rota-table", "rota-sched", "rota-sim", "rota-peers", "rota-lab", "rotad"]),
     ("rota-table", &["rota-plan", "rota-sched", "rota-sim", "rota-peers", "rota-lab", "rotad"]),
     ("rota-sched", &["rota-plan", "rota-sim", "rota-peers", "rota-lab", "rotad"]),
-    ("rota-record", &["rota-plan", "rota-table", "rota-sched", "rota-sim", "rota-peers", "rota-twin", "rota-lab"]),
+    (
+        "rota-record",
+        &["rota-plan", "rota-table", "rota-sched", "rota-sim", "rota-peers", "rota-twin", "rota-lab"],
+    ),
     ("rota-sim", &["rota-plan", "rota-table", "rota-sched", "rota-record", "rota-lab", "rotad"]),
-    ("rota-peers", &["rota-plan", "rota-table", "rota-sched", "rota-record", "rota-twin", "rota-lab", "rotad"]),
+    (
+        "rota-peers",
+        &["rota-plan", "rota-table", "rota-sched", "rota-record", "rota-twin", "rota-lab", "rotad"],
+    ),
     ("rota-twin", &["rota-peers", "rota-record", "rota-lab"]),
     ("rota-scenario", &["rota-plan", "rota-table", "rota-sched", "rota-lab", "rotad"]),
     ("rota-farm", &["rota-plan", "rota-peers", "rota-record", "rota-lab"]),
