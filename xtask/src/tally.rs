@@ -4,9 +4,14 @@
 //! may be torn by what a test writes itself. A suite that was started and never closed (it crashed, or was killed)
 //! counts as a failure.
 
+use std::time::Duration;
+
 /// A test that cannot run on this machine writes a line with this mark, its name and the reason, and returns. It is
 /// counted as skipped, not as passed.
 const SKIP_MARK: &str = "SKIPPED: ";
+
+/// A test that had to wait until the machine was free writes a line with this mark, its name and the seconds.
+const WAIT_MARK: &str = "WAITED: ";
 
 /// How many lines of what a failed test said last are repeated: where it panicked, and why.
 const REPEATED: usize = 4;
@@ -20,6 +25,8 @@ pub struct Tally {
     pub failed: Vec<String>,
     /// Names of those that could not run here, with the reason.
     pub skipped: Vec<String>,
+    /// How long those took that said so, by name, without what they have waited for the machine to be free.
+    pub times: Vec<(String, Duration)>,
 }
 
 impl Tally {
@@ -28,17 +35,18 @@ impl Tally {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
+        self.times.extend(other.times);
     }
 }
 
-/// Reads the lines of one `cargo test` run, in order.
+/// Reads the lines of test binaries, or of `cargo test --doc`, in order.
 #[derive(Debug, Default)]
 pub struct Reader {
     suite: Option<Suite>,
     tally: Tally,
 }
 
-/// One test binary, between its `Running` line and its `test result:` line.
+/// One test binary, or one library's documentation, up to its `test result:` line.
 #[derive(Debug, Default)]
 struct Suite {
     name: String,
@@ -46,6 +54,10 @@ struct Suite {
     skipped: Vec<String>,
     /// By test, as far as its lines were read.
     panics: Vec<(String, Vec<String>)>,
+    /// How long tests took, waits and all.
+    times: Vec<(String, Duration)>,
+    /// How long tests waited, and again.
+    waits: Vec<(String, Duration)>,
 }
 
 impl Suite {
@@ -62,6 +74,27 @@ impl Suite {
         }
     }
 
+    /// Takes a test's verdict, if the line is one.
+    fn verdict_line(&mut self, line: &str) {
+        let Some((test, verdict)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... "))
+        else {
+            return;
+        };
+        let (verdict, time) = verdict.split_once(" <").unwrap_or((verdict, ""));
+        if verdict == "FAILED" {
+            self.failed.push(test.to_owned());
+        }
+        self.times.extend(seconds(time).map(|time| (test.to_owned(), time)));
+    }
+
+    /// How long its tests took by themselves.
+    fn own_times(&self) -> impl Iterator<Item = (String, Duration)> {
+        self.times.iter().map(|(test, time)| {
+            let waits = self.waits.iter().filter(|(who, _)| who == test).map(|(_, wait)| *wait);
+            (format!("{}: {test}", self.name), time.saturating_sub(waits.sum()))
+        })
+    }
+
     /// A failed test's entry.
     fn entry(&self, test: &str) -> String {
         let said = self.panics.iter().filter(|(name, _)| name == test).flat_map(|(_, lines)| lines);
@@ -70,21 +103,30 @@ impl Suite {
 }
 
 impl Reader {
+    /// For the lines of the test binary `name`.
+    pub fn of(name: &str) -> Reader {
+        let suite = Suite { name: name.to_owned(), ..Suite::default() };
+        Reader { suite: Some(suite), tally: Tally::default() }
+    }
+
     /// Takes the next line.
     pub fn line(&mut self, line: &str) {
         let line = line.trim();
-        if let Some(name) = suite_name(line) {
+        if let Some(library) = line.strip_prefix("Doc-tests ") {
             self.close_unfinished();
-            self.suite = Some(Suite { name, ..Suite::default() });
+            self.suite = Some(Suite { name: format!("{library} documentation"), ..Suite::default() });
         } else if let Some(counts) = line.strip_prefix("test result: ") {
             self.close(counts);
         } else if let Some(suite) = &mut self.suite {
             if let Some((_, reason)) = line.split_once(SKIP_MARK) {
                 suite.skipped.push(reason.to_owned());
             }
-            if let Some(test) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
-                suite.failed.push(test.to_owned());
+            if let Some((test, wait)) =
+                line.split_once(WAIT_MARK).and_then(|(_, rest)| rest.rsplit_once(": "))
+            {
+                suite.waits.extend(seconds(wait).map(|wait| (test.to_owned(), wait)));
             }
+            suite.verdict_line(line);
             suite.panic_line(line);
         }
     }
@@ -103,6 +145,7 @@ impl Reader {
         }
         self.tally.passed += count(counts, " passed").saturating_sub(suite.skipped.len() as u64);
         self.tally.failed.extend(suite.failed.iter().map(|test| suite.entry(test)));
+        self.tally.times.extend(suite.own_times());
         self.tally.skipped.append(&mut suite.skipped);
     }
 
@@ -114,14 +157,9 @@ impl Reader {
     }
 }
 
-/// `Running unittests src/lib.rs (target/debug/deps/rota_model-0a1b)` gives `rota_model src/lib.rs`.
-fn suite_name(line: &str) -> Option<String> {
-    if let Some(library) = line.strip_prefix("Doc-tests ") {
-        return Some(format!("{library} documentation"));
-    }
-    let (source, binary) = line.strip_prefix("Running ")?.strip_suffix(')')?.rsplit_once(" (")?;
-    let binary = binary.rsplit('/').next()?.rsplit_once('-')?.0;
-    Some(format!("{binary} {}", source.trim_start_matches("unittests ")))
+/// The time in `1.234s` or `1.234s>`.
+fn seconds(text: &str) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.trim_end_matches('>').strip_suffix('s')?.trim().parse().ok()?).ok()
 }
 
 /// The number before `word` in `ok. 5 passed; 0 failed; 1 ignored; ...`.
@@ -134,53 +172,67 @@ fn count(counts: &str, word: &str) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Tally {
-        let mut reader = Reader::default();
+    fn read_with(mut reader: Reader, text: &str) -> Tally {
         text.lines().for_each(|line| reader.line(line));
         reader.finish()
     }
 
-    #[test]
-    fn adds_up_suites() {
-        let tally = read(
-            "   Compiling rota v0.1.0
-     Running unittests src/lib.rs (target/debug/deps/rota_model-7f)
-test share::budget ... ok
-test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.00s
-     Running tests/boot.rs (target/debug/deps/boot-12)
-test one ... FAILED
-test two ... ok
-test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-   Doc-tests rota_model
-test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
-        );
-        assert_eq!(tally.passed, 15);
-        assert_eq!(tally.failed, ["boot tests/boot.rs: one"]);
-        assert!(tally.skipped.is_empty());
+    fn read(text: &str) -> Tally {
+        read_with(Reader::of("lab tests/boot.rs"), text)
     }
 
     #[test]
-    fn a_suite_that_crashes_has_failed() {
+    fn a_binary_is_counted() {
         let tally = read(
-            "     Running tests/crash.rs (target/debug/deps/crash-12)
-test one ... ok
-error: test failed, to rerun pass `-p x --test crash`
-     Running tests/fine.rs (target/debug/deps/fine-12)
-test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
-     Running tests/last.rs (target/debug/deps/last-12)",
+            "
+running 5 tests
+test share::budget ... ok <0.004s>
+test one ... FAILED <1.500s>
+test result: FAILED. 3 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
-        assert_eq!(tally.passed, 1);
-        assert_eq!(
-            tally.failed,
-            ["crash tests/crash.rs: ended without a result", "last tests/last.rs: ended without a result"]
+        assert_eq!(tally.passed, 3);
+        assert_eq!(tally.failed, ["lab tests/boot.rs: one"]);
+        assert!(tally.skipped.is_empty());
+        assert_eq!(tally.times[1], ("lab tests/boot.rs: one".into(), Duration::from_millis(1500)));
+    }
+
+    #[test]
+    fn libraries_documentations_add_up() {
+        let tally = read_with(
+            Reader::default(),
+            "   Doc-tests rota_model
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+   Doc-tests rota_plan
+test src/lib.rs - plan (line 5) ... FAILED
+test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
+        assert_eq!(tally.passed, 3);
+        assert_eq!(tally.failed, ["rota_plan documentation: src/lib.rs - plan (line 5)"]);
+    }
+
+    #[test]
+    fn a_wait_is_no_part_of_a_tests_time() {
+        let tally = read(
+            "WAITED: one: 31.5s
+test two ... ok <3.000s>
+said before WAITED: one: 0.5s
+test one ... ok <40.000s>
+test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        );
+        let times: Vec<u64> = tally.times.iter().map(|(_, time)| time.as_secs()).collect();
+        assert_eq!(times, [3, 8]);
+    }
+
+    #[test]
+    fn a_binary_that_crashes_has_failed() {
+        let tally = read("test one ... ok <0.1s>");
+        assert_eq!(tally.failed, ["lab tests/boot.rs: ended without a result"]);
     }
 
     #[test]
     fn a_failure_counts_even_when_its_line_is_torn() {
         let tally = read(
-            "     Running tests/boot.rs (target/debug/deps/boot-12)
-test one ... console output
+            "test one ... console output
 FAILED
 test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
@@ -190,32 +242,26 @@ test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn a_failure_is_told_with_what_the_test_said() {
         let tally = read(
-            "     Running tests/boot.rs (target/debug/deps/boot-12)
-
+            "
 thread 'two' (71) panicked at tests/boot.rs:5:9:
 web: 0.2 of 0.3
 note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
-test one ... ok
-test two ... FAILED
+test one ... ok <0.1s>
+test two ... FAILED <0.1s>
 test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
         let lines: Vec<&str> = tally.failed[0].lines().map(str::trim).collect();
         assert_eq!(
             lines[..3],
-            [
-                "boot tests/boot.rs: two",
-                "thread 'two' (71) panicked at tests/boot.rs:5:9:",
-                "web: 0.2 of 0.3"
-            ]
+            ["lab tests/boot.rs: two", "thread 'two' (71) panicked at tests/boot.rs:5:9:", "web: 0.2 of 0.3"]
         );
     }
 
     #[test]
     fn a_skipped_test_is_not_a_passed_one() {
         let tally = read(
-            "     Running tests/kvm.rs (target/debug/deps/kvm-12)
-test vm ... SKIPPED: vm: no nested virtualisation
-ok
+            "test vm ... SKIPPED: vm: no nested virtualisation
+ok <0.1s>
 test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
         assert_eq!(tally.passed, 2);

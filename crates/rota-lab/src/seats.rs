@@ -15,6 +15,17 @@ use nix::fcntl::{Flock, FlockArg};
 /// How often it is looked whether enough seats are free.
 const POLL: Duration = Duration::from_millis(100);
 
+/// Before the seconds that a guest has waited.
+pub(crate) const WAITED: &str = "lab: waited ";
+
+/// Takes a guest's line in a test. How long the guest has waited is printed as `cargo xtask test` reads it: the wait is
+/// no part of the time that the test itself takes.
+pub fn tell_wait(line: &str) {
+    if let Some(seconds) = line.strip_prefix(WAITED) {
+        println!("WAITED: {}: {seconds}", thread::current().name().unwrap_or_default());
+    }
+}
+
 /// What a guest takes, until this is dropped.
 #[derive(Debug)]
 pub struct Seats(#[expect(dead_code, reason = "they are locked as long as they are open")] Vec<Flock<File>>);

@@ -8,7 +8,7 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::resync;
 use crate::scenario::result::Clock;
-use crate::seats::Seats;
+use crate::seats::{Seats, WAITED};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::{prctl, signal::Signal};
 use std::collections::BTreeMap;
@@ -101,8 +101,15 @@ impl Vm {
     pub fn run(&self, image: &Image, timeout: Duration, on_line: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let cpus = std::thread::available_parallelism()?.get();
         let wanted = if self.clock == Clock::Real { cpus } else { 1 };
-        let mut on_wait = || on_line("lab: waits for other guests on this machine to end");
+        let mut waits_since = None;
+        let mut on_wait = || {
+            waits_since = Some(Instant::now());
+            on_line("lab: waits for other guests on this machine to end");
+        };
         let _seats = Seats::take(&lab_folder().join("seats"), wanted, cpus, &mut on_wait)?;
+        if let Some(since) = waits_since {
+            on_line(&format!("{WAITED}{:.1}s", since.elapsed().as_secs_f64()));
+        }
         let accel = match self.clock {
             Clock::Real => accel::best(self)?,
             Clock::Instructions => Accel::Tcg,

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use rota_lab::{Clock, Image, Kernel, Outcome, Vm};
+use rota_lab::{Clock, Image, Kernel, Outcome, Vm, tell_wait};
 use std::time::Duration;
 
 /// Long enough for a loaded machine; a boot takes three seconds, or ten in instruction-counted time.
@@ -19,7 +19,7 @@ fn image(kernel: &Kernel, command: &str) -> Image {
 }
 
 fn run(vm: &Vm, image: &Image) -> Outcome {
-    vm.run(image, TIMEOUT, &mut |_| {}).unwrap()
+    vm.run(image, TIMEOUT, &mut tell_wait).unwrap()
 }
 
 fn text(outcome: &Outcome, name: &str) -> String {
@@ -104,7 +104,8 @@ fn a_guest_that_dies_is_an_error_that_shows_its_console() {
     let kernel = kernel("7");
     // A second for the console to write it: a panic does not wait for that.
     let command = "echo before the end; sleep 1; echo c >/proc/sysrq-trigger; sleep 60";
-    let error = Vm::new(kernel.clone(), 2).run(&image(&kernel, command), TIMEOUT, &mut |_| {}).unwrap_err();
+    let error =
+        Vm::new(kernel.clone(), 2).run(&image(&kernel, command), TIMEOUT, &mut tell_wait).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("ended before its command did"), "{message}");
     assert!(message.contains("Kernel panic"), "{message}");
@@ -118,7 +119,7 @@ fn a_guest_that_dies_is_an_error_that_shows_its_console() {
 fn a_guest_that_does_not_end_is_ended() {
     let kernel = kernel("7");
     let vm = Vm::new(kernel.clone(), 1);
-    let error = vm.run(&image(&kernel, "sleep 3600"), Duration::from_secs(5), &mut |_| {}).unwrap_err();
+    let error = vm.run(&image(&kernel, "sleep 3600"), Duration::from_secs(5), &mut tell_wait).unwrap_err();
     assert!(error.to_string().starts_with("the guest was still running after 5 s; console in "), "{error}");
 }
 

@@ -125,11 +125,12 @@ fn unknown_commands(source: &Source, help: &str) -> Vec<String> {
         .collect()
 }
 
-/// Of the command line as `cargo test --workspace` has built it: built alone, its libraries would have other features,
-/// and all of them would be compiled once more.
+/// Of the command line as `cargo test --workspace` builds it: built alone, its libraries would have other features, and
+/// all of them would be compiled once more. An example has the features of tests and is built sooner than they are.
 fn help() -> String {
     let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--workspace", "--bins", "--tests"])
+        .args(["build", "--quiet", "--locked", "--workspace", "--bin", "rota", "--example", "boot"])
+        .env_remove("RUSTC_BOOTSTRAP") // meant for this test's own process, and a reason to compile all anew
         .current_dir(root())
         .status()
         .expect("cargo runs");

@@ -13,8 +13,15 @@ use std::process::Command;
 fn program(path: &str) -> PathBuf {
     let cargo = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--locked", "--workspace", "--bins", "--examples"])
+        .env_remove("RUSTC_BOOTSTRAP") // meant for this test's own process, and a reason to compile all anew
         .status();
     assert!(cargo.unwrap().success(), "the workspace does not build");
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join(path)
+}
+
+/// Shows a guest's line.
+fn tell(line: &str) {
+    println!("{line}");
+    rota_lab::tell_wait(line);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rota_lab::{Clock, Image, Kernel, Vm};
 
-use crate::program;
+use crate::{program, tell};
 
 /// Few enough for a loaded machine, which needs about half a second for each.
 const SWITCHES: u32 = 100;
@@ -22,7 +22,7 @@ fn switches(kernel: &str, cpus: u32, clock: Clock, count: u32) {
     let mut vm = Vm::new(kernel, cpus);
     vm.clock = clock;
     let timeout = PATIENCE[0] * count + PATIENCE[1];
-    vm.run(&image, timeout, &mut |line| println!("{line}")).unwrap().ok().unwrap();
+    vm.run(&image, timeout, &mut tell).unwrap().ok().unwrap();
 }
 
 /// No promise is missed for a reason of Rota's own, no CPU sees two tables in a round, and all end at the last one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rota_lab::{Clock, Image, Kernel, Outcome, Vm};
 use serde_json::Value;
 
-use crate::program;
+use crate::{program, tell};
 
 const TIMEOUT: Duration = Duration::from_secs(500);
 
@@ -22,7 +22,7 @@ fn run() -> Outcome {
     let mut vm = Vm::new(kernel, 1);
     vm.clock = Clock::Instructions;
     vm.nested = true;
-    vm.run(&image, TIMEOUT, &mut |line| println!("{line}")).unwrap().ok().unwrap()
+    vm.run(&image, TIMEOUT, &mut tell).unwrap().ok().unwrap()
 }
 
 fn json(outcome: &Outcome, name: &str) -> Value {

@@ -1,9 +1,8 @@
 //! The simulator is held against real kernels: one scenario in both, in time that nothing else takes from.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use serde_json::Value;
+
+use crate::guest::{rota, scenario};
 
 /// How much the share of a vCPU with a bound may differ, of a CPU.
 const PROMISED: f64 = 0.01;
@@ -30,9 +29,7 @@ struct Found {
 
 /// What each tenant got, by name.
 fn run(arguments: &[&str]) -> Vec<(String, Found)> {
-    let output = Command::new(env!("CARGO_BIN_EXE_rota")).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let runs: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let runs: Value = rota(arguments);
     let tenants = runs[0]["tenants"].as_array().unwrap();
     let found = |tenant: &Value| {
         let found = Found {
@@ -46,14 +43,9 @@ fn run(arguments: &[&str]) -> Vec<(String, Found)> {
     tenants.iter().map(found).collect()
 }
 
-fn scenario(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../rota-lab/scenarios").join(name)
-}
-
 /// Everybody has the same in the lab and in the simulator.
 fn the_simulator_gives_what_a_real_kernel_gives(name: &str, rest: f64) {
-    let path = scenario(name);
-    let path = path.to_str().unwrap();
+    let path = &scenario(name);
     let lab = run(&["lab", path, "--clock", "instructions", "--policies", "rota", "--json"]);
     let sim = run(&["sim", path, "--policy", "rota", "--json"]);
     for ((name, real), (same, simulated)) in lab.iter().zip(&sim) {

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use rota_lab::scenario::result::Gaps;
-use rota_lab::{Clock, Image, Kernel, Outcome, Vm};
+use rota_lab::{Clock, Image, Kernel, Outcome, Vm, tell_wait};
 use rotad::status::{Status, TenantStatus};
 use serde::de::DeserializeOwned;
 
@@ -101,7 +101,7 @@ impl Guest {
         let mut vm = Vm::new(kernel, self.cpus);
         vm.clock = self.clock;
         vm.halvings = self.halvings;
-        let outcome = vm.run(&image, TIMEOUT, &mut |_| {}).unwrap();
+        let outcome = vm.run(&image, TIMEOUT, &mut tell_wait).unwrap();
         let results = Results(outcome);
         assert_eq!(
             results.0.status,
@@ -124,6 +124,20 @@ fn strip(name: &str, to: &Path) {
     assert!(program.is_file(), "{} is missing: run `cargo build -p rota-lab` first", program.display());
     let status = Command::new("strip").arg("-o").arg(to).arg(&program).status();
     assert!(status.unwrap().success(), "strip {}", program.display());
+}
+
+/// Runs the command line to its end and returns what it prints as JSON.
+pub fn rota<T: DeserializeOwned>(arguments: &[&str]) -> T {
+    let output = Command::new(env!("CARGO_BIN_EXE_rota")).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().for_each(tell_wait);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A scenario of the lab's.
+pub fn scenario(name: &str) -> String {
+    format!("{}/../rota-lab/scenarios/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// What a script left in `/results`.

@@ -1,9 +1,8 @@
 //! Fair shares on a real kernel: a program whose threads wait for each other beside threads that never wait.
 
-use std::path::Path;
-use std::process::Command;
-
 use rota_lab::scenario::result::PolicyResult;
+
+use crate::guest::{rota, scenario};
 
 /// Of half of the CPUs' time, at least: the simulator gives 98 %, and a real guest's own system takes some.
 const SHARE: f64 = 0.9;
@@ -16,12 +15,8 @@ const LONGEST_NS: u64 = 12_000_000;
 #[test]
 #[ignore = "boots a guest"]
 fn a_parallel_program_has_its_share_beside_hogs() {
-    let scenario = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rota-lab/scenarios/barrier.toml");
-    let mut rota = Command::new(env!("CARGO_BIN_EXE_rota"));
-    rota.arg("lab").arg(scenario).args(["--clock", "instructions", "--policies", "rota", "--json"]);
-    let output = rota.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let runs: Vec<PolicyResult> = serde_json::from_slice(&output.stdout).unwrap();
+    let arguments = ["--clock", "instructions", "--policies", "rota", "--json"];
+    let runs: Vec<PolicyResult> = rota(&[&["lab", &scenario("barrier.toml")], &arguments[..]].concat());
     let half = f64::from(runs[0].cpus) / 2.0;
     for tenant in &runs[0].tenants {
         assert!(tenant.received_share >= SHARE * half, "{}: {}", tenant.name, tenant.received_share);
