@@ -84,7 +84,7 @@ impl Experiment {
             let program = self.programs.join(name);
             let missing =
                 || format!("{name} is not in {}: build the package rota-lab too", self.programs.display());
-            image.program(&program, &format!("/usr/bin/{name}")).with_context(missing)?;
+            image.own_program(&program, &format!("/usr/bin/{name}")).with_context(missing)?;
         }
         let clock = self.clock.name();
         let mut script = "set -e\n".to_owned();

@@ -1,6 +1,7 @@
 //! The guest's file system: an initramfs with busybox, chosen programs of the host and the libraries they need.
 
 use crate::kernel::Kernel;
+use crate::strip::stripped;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -119,6 +120,11 @@ impl Image {
             self.file(Path::new(&library), &library)?;
         }
         Ok(())
+    }
+
+    /// Adds a program of this project's own, which a debug build makes large.
+    pub fn own_program(&mut self, host: &Path, guest: &str) -> Result<()> {
+        self.program(&stripped(host)?, guest)
     }
 
     /// Adds the program `name` found on the host's PATH, at the same path.

@@ -15,6 +15,7 @@ mod module;
 mod resync;
 pub mod scenario;
 mod seats;
+mod strip;
 pub mod vm;
 
 pub use accel::Accel;

@@ -17,7 +17,7 @@ const PATIENCE: [Duration; 2] = [Duration::from_secs(3), Duration::from_secs(240
 fn switches(kernel: &str, cpus: u32, clock: Clock, count: u32) {
     let kernel = Kernel::fetch(kernel, &mut |message| println!("{message}")).unwrap();
     let mut image = Image::new(&kernel).unwrap();
-    image.program(&program("examples/switches"), "/usr/bin/switches").unwrap();
+    image.own_program(&program("examples/switches"), "/usr/bin/switches").unwrap();
     image.command(&format!("switches {count}"));
     let mut vm = Vm::new(kernel, cpus);
     vm.clock = clock;

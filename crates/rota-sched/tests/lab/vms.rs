@@ -14,8 +14,8 @@ const TIMEOUT: Duration = Duration::from_secs(500);
 fn run() -> Outcome {
     let kernel = Kernel::fetch("7", &mut |message| println!("{message}")).unwrap();
     let mut image = Image::new(&kernel).unwrap();
-    image.program(&program("rota"), "/usr/bin/rota").unwrap();
-    image.program(&program("rota-vm"), "/usr/bin/rota-vm").unwrap();
+    image.own_program(&program("rota"), "/usr/bin/rota").unwrap();
+    image.own_program(&program("rota-vm"), "/usr/bin/rota-vm").unwrap();
     image.file(Path::new("tests/lab/vms.toml"), "/etc/vms.toml").unwrap();
     image.module("kvm-amd").unwrap();
     image.command(include_str!("vms.sh"));

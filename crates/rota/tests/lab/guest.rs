@@ -1,6 +1,6 @@
 //! A guest in which `rota up` runs, and what it leaves.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -85,12 +85,9 @@ impl Guest {
     /// Boots it with `config` as Rota's configuration, and runs `script` to its end.
     pub fn run(&self, config: &str, script: &Script) -> Results {
         let kernel = Kernel::fetch(self.kernel, &mut |message| println!("{message}")).unwrap();
-        let programs = tempfile::tempdir().unwrap();
         let mut image = Image::new(&kernel).unwrap();
         for name in &self.own {
-            let stripped = programs.path().join(name);
-            strip(name, &stripped);
-            image.program(&stripped, &format!("/usr/bin/{name}")).unwrap();
+            image.own_program(&own(name), &format!("/usr/bin/{name}")).unwrap();
         }
         for name in &self.programs {
             image.program_on_path(name).unwrap();
@@ -117,13 +114,11 @@ impl Guest {
     }
 }
 
-/// Copies one of the programs without what only a debugger reads: that is nine tenths of it, to be loaded into every
-/// guest.
-fn strip(name: &str, to: &Path) {
+/// One of the workspace's programs.
+fn own(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_rota")).with_file_name(name);
     assert!(program.is_file(), "{} is missing: run `cargo build -p rota-lab` first", program.display());
-    let status = Command::new("strip").arg("-o").arg(to).arg(&program).status();
-    assert!(status.unwrap().success(), "strip {}", program.display());
+    program
 }
 
 /// Runs the command line to its end and returns what it prints as JSON.
