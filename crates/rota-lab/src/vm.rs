@@ -62,6 +62,8 @@ pub struct Vm {
     /// Where time follows instructions: how often its speed, an instruction in a nanosecond, is halved; 10 at most. The
     /// slower a machine is, the sooner a second of it is emulated.
     pub halvings: u32,
+    /// Whether a guest in real time has this machine for itself, so that its times mean something.
+    pub alone: bool,
     /// Whether it can run virtual machines itself (modules `kvm` and `kvm-amd`).
     pub nested: bool,
     /// More words for the kernel's command line.
@@ -84,23 +86,23 @@ pub struct Outcome {
 }
 
 impl Vm {
-    /// A machine with 1 GiB, real time and no nested virtualisation.
+    /// A machine with 1 GiB, in real time and alone, without nested virtualisation.
     pub fn new(kernel: Kernel, cpus: u32) -> Vm {
         let (clock, append) = (Clock::Real, Vec::new());
-        Vm { kernel, cpus, memory_mib: 1024, clock, halvings: 0, nested: false, append }
+        Vm { kernel, cpus, memory_mib: 1024, clock, halvings: 0, alone: true, nested: false, append }
     }
 
     /// Boots, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
     ///
-    /// First it waits for other guests of this machine to end, if they leave it no room; `on_line` is told so. Counted
-    /// instructions are those of one thread and take the same time however long they take: one CPU is room enough.
-    /// Real time is for the guest alone, with all CPUs.
+    /// First it waits for other guests of this machine to end, if they leave it no room; `on_line` is told so. All CPUs
+    /// are for a guest in real time that is to be alone. One CPU is room enough for any other: counted instructions are
+    /// those of one thread and take the same time however long they take, and what nobody measures may be slow.
     ///
     /// A command that fails is no error here, see [`Outcome::ok`]. Errors are a QEMU that cannot be started, a guest
     /// that dies, and a run longer than `timeout`; they name the console's log, which is kept then.
     pub fn run(&self, image: &Image, timeout: Duration, on_line: &mut dyn FnMut(&str)) -> Result<Outcome> {
         let cpus = std::thread::available_parallelism()?.get();
-        let wanted = if self.clock == Clock::Real { cpus } else { 1 };
+        let wanted = if self.clock == Clock::Real && self.alone { cpus } else { 1 };
         let mut waits_since = None;
         let mut on_wait = || {
             waits_since = Some(Instant::now());

@@ -18,6 +18,11 @@ fn image(kernel: &Kernel, command: &str) -> Image {
     image
 }
 
+/// A machine beside which another guest may run.
+fn machine(kernel: &Kernel, cpus: u32) -> Vm {
+    Vm { alone: false, ..Vm::new(kernel.clone(), cpus) }
+}
+
 fn run(vm: &Vm, image: &Image) -> Outcome {
     vm.run(image, TIMEOUT, &mut tell_wait).unwrap()
 }
@@ -35,7 +40,7 @@ fn boots(request: &str, cpus: u32) {
         nproc >/results/deep/cpus; cat /sys/kernel/sched_ext/state >/results/state
         cat /sys/fs/cgroup/cgroup.subtree_control >/results/controllers; ip -o addr show lo >/results/lo
         cat /sys/devices/system/clocksource/clocksource0/current_clocksource >/results/clock; exit 7";
-    let outcome = run(&Vm::new(kernel.clone(), cpus), &image(&kernel, command));
+    let outcome = run(&machine(&kernel, cpus), &image(&kernel, command));
     assert_eq!(outcome.status, 7, "{}", outcome.console);
     assert_eq!(text(&outcome, "release").trim(), kernel.version);
     assert_eq!(text(&outcome, "deep/cpus").trim(), cpus.to_string());
@@ -77,7 +82,7 @@ fn programs_bring_their_libraries() {
     let kernel = kernel("7");
     let mut image = image(&kernel, "redis-server --version >/results/version");
     image.program_on_path("redis-server").unwrap();
-    let outcome = run(&Vm::new(kernel, 2), &image).ok().unwrap();
+    let outcome = run(&machine(&kernel, 2), &image).ok().unwrap();
     assert!(text(&outcome, "version").starts_with("Redis server"));
 }
 
@@ -90,7 +95,7 @@ fn instruction_counted_runs_repeat_byte_for_byte() {
         i=0; while [ $i -lt 50 ]; do i=$((i+1)); (echo $i >/dev/null) & done; wait
         cat /proc/loadavg /proc/uptime /proc/schedstat >/results/after";
     let image = image(&kernel, command);
-    let mut vm = Vm::new(kernel, 2);
+    let mut vm = machine(&kernel, 2);
     vm.clock = Clock::Instructions;
     let [first, second] = [run(&vm, &image), run(&vm, &image)];
     assert_eq!(first.status, 0, "{}", first.console);
@@ -104,8 +109,7 @@ fn a_guest_that_dies_is_an_error_that_shows_its_console() {
     let kernel = kernel("7");
     // A second for the console to write it: a panic does not wait for that.
     let command = "echo before the end; sleep 1; echo c >/proc/sysrq-trigger; sleep 60";
-    let error =
-        Vm::new(kernel.clone(), 2).run(&image(&kernel, command), TIMEOUT, &mut tell_wait).unwrap_err();
+    let error = machine(&kernel, 2).run(&image(&kernel, command), TIMEOUT, &mut tell_wait).unwrap_err();
     let message = error.to_string();
     assert!(message.contains("ended before its command did"), "{message}");
     assert!(message.contains("Kernel panic"), "{message}");
@@ -118,7 +122,7 @@ fn a_guest_that_dies_is_an_error_that_shows_its_console() {
 #[ignore = "boots a kernel"]
 fn a_guest_that_does_not_end_is_ended() {
     let kernel = kernel("7");
-    let vm = Vm::new(kernel.clone(), 1);
+    let vm = machine(&kernel, 1);
     let error = vm.run(&image(&kernel, "sleep 3600"), Duration::from_secs(5), &mut tell_wait).unwrap_err();
     assert!(error.to_string().starts_with("the guest was still running after 5 s; console in "), "{error}");
 }
@@ -130,7 +134,7 @@ fn nested_guests_have_kvm() {
     let kernel = kernel("7.3");
     let mut image = image(&kernel, "test -c /dev/kvm && cat /proc/modules >/results/modules");
     image.module("kvm-amd").unwrap();
-    let mut vm = Vm::new(kernel, 2);
+    let mut vm = machine(&kernel, 2);
     vm.nested = true;
     let outcome = run(&vm, &image).ok().unwrap();
     assert!(text(&outcome, "modules").contains("kvm_amd"));
@@ -143,5 +147,5 @@ fn guests_survive_patching_their_own_code() {
     let kernel = kernel("7");
     let command = "for i in 1 2 3; do (while :; do echo; done | cat >/dev/null) & done
         i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo $((i % 2)) >/proc/sys/kernel/sched_schedstats; usleep 2000; done";
-    run(&Vm::new(kernel.clone(), 2), &image(&kernel, command)).ok().unwrap();
+    run(&machine(&kernel, 2), &image(&kernel, command)).ok().unwrap();
 }

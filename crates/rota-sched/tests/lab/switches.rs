@@ -21,6 +21,7 @@ fn switches(kernel: &str, cpus: u32, clock: Clock, count: u32) {
     image.command(&format!("switches {count}"));
     let mut vm = Vm::new(kernel, cpus);
     vm.clock = clock;
+    vm.alone = false;
     let timeout = PATIENCE[0] * count + PATIENCE[1];
     vm.run(&image, timeout, &mut tell).unwrap().ok().unwrap();
 }

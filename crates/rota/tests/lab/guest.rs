@@ -58,8 +58,8 @@ impl Guest {
         Guest { cpus, ..Guest::exact(kernel) }
     }
 
-    /// Two CPUs that run at the same time, in real time. The machine below takes from it what it likes, so nothing can
-    /// be said of how long anything takes.
+    /// Two CPUs that run at the same time, in real time. The machine below takes from it what it likes and runs another
+    /// guest beside it: nothing can be said of how long anything takes.
     pub fn parallel(kernel: &'static str) -> Guest {
         Guest { cpus: 2, clock: Clock::Real, ..Guest::exact(kernel) }
     }
@@ -98,6 +98,7 @@ impl Guest {
         let mut vm = Vm::new(kernel, self.cpus);
         vm.clock = self.clock;
         vm.halvings = self.halvings;
+        vm.alone = false;
         let outcome = vm.run(&image, TIMEOUT, &mut tell_wait).unwrap();
         let results = Results(outcome);
         assert_eq!(
