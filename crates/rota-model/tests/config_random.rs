@@ -135,28 +135,28 @@ fn may_be_exclusive(host: &Host, class: Class, affinity: Option<&CpuSet>) -> boo
     matches!(class, Class::Reserved(_)) && kept_apart && affinity.unwrap_or(&all).iter().any(has_core)
 }
 
-/// One `[[tenant]]` of a name that begins with `t` and its number, and what it makes.
-fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tenant>)> + use<> {
+/// A class as a configuration writes it, and what it is.
+fn class() -> impl Strategy<Value = (String, Class)> {
     let class =
         (0..3u32, 1u32..=1_000_000_000, (1u64..3_600_000_000_000).prop_flat_map(duration), any::<bool>());
-    let class =
-        (class, 1u32..=10_000).prop_map(
-            |((class, ppb, (latency, latency_ns), capped), weight)| match class {
-                0 => {
-                    let share = Share::from_ppb(ppb).expect("in range");
-                    let text = format!(
-                        "class = 'reserved'\nshare = {share}\nlatency = \"{latency}\"\ncapped = {capped}\n"
-                    );
-                    (text, Class::Reserved(Reservation { share, latency_ns, capped }))
-                }
-                1 => (format!("class = \"shared\"\nweight = {weight:#x}\n"), Class::Shared { weight }),
-                _ => ("class = \"background\"\n".to_owned(), Class::Background),
-            },
-        );
+    (class, 1u32..=10_000).prop_map(|((class, ppb, (latency, latency_ns), capped), weight)| match class {
+        0 => {
+            let share = Share::from_ppb(ppb).expect("in range");
+            let text =
+                format!("class = 'reserved'\nshare = {share}\nlatency = \"{latency}\"\ncapped = {capped}\n");
+            (text, Class::Reserved(Reservation { share, latency_ns, capped }))
+        }
+        1 => (format!("class = \"shared\"\nweight = {weight:#x}\n"), Class::Shared { weight }),
+        _ => ("class = \"background\"\n".to_owned(), Class::Background),
+    })
+}
+
+/// One `[[tenant]]` of a name that begins with `t` and its number, and what it makes.
+fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tenant>)> + use<> {
     let affinity = proptest::option::of(some_of(&host.tenant_cpus()));
     let (host, match_kind, limits) = (host.clone(), 0..5u32, any::<[bool; 2]>());
     let count = proptest::option::of(1u32..20);
-    (class, 1u32..9, count, affinity, match_kind, limits, "[A-Za-z0-9._@:-]{0,20}").prop_map(
+    (class(), 1u32..9, count, affinity, match_kind, limits, "[A-Za-z0-9._@:-]{0,20}").prop_map(
         move |((class_text, class), vcpus, count, mut affinity, match_kind, [node, exclusive], suffix)| {
             let template = if count.is_some() { "{i}" } else { "" };
             let name = format!("t{number}-{template}-{suffix}");
@@ -274,71 +274,73 @@ fn survives(sources: &[Source]) {
 }
 
 /// What may stand in a configuration, right or wrong.
+const WORDS: &[&str] = &[
+    "[host]",
+    "[[tenant]]",
+    "[tenant]",
+    "[[",
+    "]",
+    "{",
+    "}",
+    "=",
+    ",",
+    ".",
+    "\"",
+    "'",
+    "\"\"\"",
+    "#",
+    "\n",
+    "\r\n",
+    "name",
+    "count",
+    "class",
+    "vcpus",
+    "share",
+    "latency",
+    "capped",
+    "weight",
+    "affinity",
+    "match",
+    "cgroup",
+    "vm",
+    "host",
+    "tenant",
+    "cpus",
+    "housekeeping",
+    "floor",
+    "slot_min",
+    "switch_cost",
+    "migration_cost",
+    "system",
+    "siblings",
+    "nodes",
+    "{i}",
+    "\"{i}\"",
+    "\"reserved\"",
+    "\"20ms\"",
+    "\"0-3\"",
+    "\"qemu:a\"",
+    "0",
+    "-1",
+    "0.5",
+    "1e999",
+    "inf",
+    "nan",
+    "true",
+    "\\u0000",
+    "18446744073709551616",
+    "\u{feff}",
+    "\u{1f600}",
+    "\0",
+    "1979-05-27",
+    "[\"0\", \"1\"]",
+    "name = \"a\"\n",
+    " ",
+];
+
+/// One of them, or any few characters.
 fn token() -> impl Strategy<Value = String> {
-    let words = [
-        "[host]",
-        "[[tenant]]",
-        "[tenant]",
-        "[[",
-        "]",
-        "{",
-        "}",
-        "=",
-        ",",
-        ".",
-        "\"",
-        "'",
-        "\"\"\"",
-        "#",
-        "\n",
-        "\r\n",
-        "name",
-        "count",
-        "class",
-        "vcpus",
-        "share",
-        "latency",
-        "capped",
-        "weight",
-        "affinity",
-        "match",
-        "cgroup",
-        "vm",
-        "host",
-        "tenant",
-        "cpus",
-        "housekeeping",
-        "floor",
-        "slot_min",
-        "switch_cost",
-        "migration_cost",
-        "system",
-        "siblings",
-        "nodes",
-        "{i}",
-        "\"{i}\"",
-        "\"reserved\"",
-        "\"20ms\"",
-        "\"0-3\"",
-        "\"qemu:a\"",
-        "0",
-        "-1",
-        "0.5",
-        "1e999",
-        "inf",
-        "nan",
-        "true",
-        "\\u0000",
-        "18446744073709551616",
-        "\u{feff}",
-        "\u{1f600}",
-        "\0",
-        "1979-05-27",
-        "[\"0\", \"1\"]",
-        "name = \"a\"\n",
-        " ",
-    ];
-    prop_oneof![4 => select(words.to_vec()).prop_map(str::to_owned), 1 => "\\PC{0,3}"]
+    prop_oneof![4 => select(WORDS).prop_map(str::to_owned), 1 => "\\PC{0,3}"]
 }
 
 /// One change to a text: a part of it goes, and another text comes in its place.

@@ -232,13 +232,7 @@ impl Line<'_> {
             }
             for side in [Side::Left, Side::Right] {
                 let Some(neighbour) = self.neighbour(at, side) else { continue };
-                // What the seeker would get, or give.
-                let start_ns = match (side, from_misses) {
-                    (Side::Left, true) => piece.start_ns.saturating_sub(amount),
-                    (Side::Left, false) => piece.start_ns,
-                    (Side::Right, true) => piece.end_ns,
-                    (Side::Right, false) => piece.end_ns.saturating_sub(amount),
-                };
+                let start_ns = sought_ns(&piece, side, from_misses, amount);
                 let is_within =
                     |window: &Range<u64>| window.start <= start_ns && start_ns + amount <= window.end;
                 let next = self.pieces[neighbour].vcpu;
@@ -376,6 +370,16 @@ impl Line<'_> {
 /// Whether a piece is in a window or touches it.
 fn touches(piece: &Slot, window: &Range<u64>) -> bool {
     window.start <= piece.end_ns && piece.start_ns <= window.end
+}
+
+/// Where `amount` of a piece's time begins that who seeks it would get from the neighbour at `side`, or give to it.
+fn sought_ns(piece: &Slot, side: Side, gets: bool, amount: u64) -> u64 {
+    match (side, gets) {
+        (Side::Left, true) => piece.start_ns.saturating_sub(amount),
+        (Side::Left, false) => piece.start_ns,
+        (Side::Right, true) => piece.end_ns,
+        (Side::Right, false) => piece.end_ns.saturating_sub(amount),
+    }
 }
 
 fn opposite(side: Side) -> Side {

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::{Source, check, check_each, root};
 
-const FUNCTION_LINES_MAX: usize = 70;
+const FUNCTION_LINES_MAX: usize = 60;
 const LICENCE: &str = "SPDX-License-Identifier: GPL-2.0-only";
 /// The version whose verdict counts: another one breaks lines elsewhere.
 const CLANG_FORMAT: &str = "clang-format-19";
@@ -89,9 +89,9 @@ fn c_is_formatted() {
 #[test]
 fn catches_long_functions() {
     let function = |body: usize| format!("static int f(void)\n{{\n{}}}\n", "\tx++;\n".repeat(body));
-    assert!(function_length(&Source::new("a.c", &function(68))).is_empty());
-    assert_eq!(function_length(&Source::new("a.bpf.c", &function(69))).len(), 1);
-    assert!(function_length(&Source::new("a.rs", &function(69))).is_empty());
+    assert!(function_length(&Source::new("a.c", &function(58))).is_empty());
+    assert_eq!(function_length(&Source::new("a.bpf.c", &function(59))).len(), 1);
+    assert!(function_length(&Source::new("a.rs", &function(59))).is_empty());
 }
 
 #[test]

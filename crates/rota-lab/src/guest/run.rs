@@ -14,7 +14,7 @@ use super::control::{self, Alarms};
 use super::observer::Observer;
 use super::process::Process;
 use super::realtime;
-use super::tenant::Tenants;
+use super::tenant::{Reading, Tenants};
 use crate::scenario::result::{Clock, PolicyResult, TenantResult};
 use crate::scenario::{Policy, Program, Scenario};
 
@@ -97,19 +97,8 @@ impl Run<'_> {
         let alarms = (scenario.control > 0).then(|| Alarms::set(&cpus, window));
         let mut reporters = self.start_reporters(&tenants, window)?;
 
-        self.say(&format!("warm-up, {:.1} s", seconds(scenario.warm_up)));
-        clock::sleep_until(window.start_ns.saturating_sub(HASTE_NS));
-        for program in programs.iter_mut().chain(&mut daemon) {
-            program.expect_running()?;
-        }
-        self.say(&format!("measuring, {:.1} s", seconds(scenario.window)));
-        let start = tenants.read()?;
-        clock::sleep_until(window.end_ns);
-        let end = tenants.read()?;
-
-        for program in programs.iter_mut().chain(&mut daemon) {
-            program.expect_running()?;
-        }
+        let [start, end] =
+            self.measure(&tenants, window, programs.iter_mut().chain(&mut daemon).collect())?;
         let status = if daemon.is_some() { Some(self.status()?) } else { None };
         for (_, reporter) in &mut reporters {
             reporter.wait(LIMIT)?;
@@ -140,6 +129,25 @@ impl Run<'_> {
             tenants: results,
             status,
         })
+    }
+
+    /// Waits for the window and for its end, and reads what the tenants have had by then. Neither may end early.
+    fn measure(
+        &self,
+        tenants: &Tenants,
+        window: Window,
+        mut running: Vec<&mut Process>,
+    ) -> Result<[Reading; 2]> {
+        let mut expect_running = || running.iter_mut().try_for_each(|process| process.expect_running());
+        self.say(&format!("warm-up, {:.1} s", seconds(self.scenario.warm_up)));
+        clock::sleep_until(window.start_ns.saturating_sub(HASTE_NS));
+        expect_running()?;
+        self.say(&format!("measuring, {:.1} s", seconds(self.scenario.window)));
+        let start = tenants.read()?;
+        clock::sleep_until(window.end_ns);
+        let end = tenants.read()?;
+        expect_running()?;
+        Ok([start, end])
     }
 
     fn say(&self, message: &str) {

@@ -316,8 +316,7 @@ fn a_hungry_slot_that_was_told_in_vain_is_told_again() {
             ));
         }
         settle(&mut run, &tenants);
-        let received = after(&mut run, 1_000 * MS);
-        let web = &received[tenants.home("web").first_unit.index()];
+        let web = &after(&mut run, 1_000 * MS)[tenants.home("web").first_unit.index()];
         assert!(web.wanted_ns < 400 * MS, "it has had to do for {} ns of 1 s", web.wanted_ns);
     });
 }

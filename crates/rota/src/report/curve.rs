@@ -66,22 +66,7 @@ pub fn draw(curves: &[Curve], bounds: &BTreeSet<u64>) -> Option<Markup> {
     let up = Scale::log(points().map(|(_, count)| *count as f64).chain([1.0]));
     let drawn = || curves.iter().filter(|curve| !curve.points.is_empty());
     Some(html! {
-        p.legend {
-            @for curve in drawn() {
-                span.key {
-                    svg width="28" height="16" aria-hidden="true" {
-                        line.curve.(class(curve.policy)) x1="0" x2="28" y1="8" y2="8" {}
-                    }
-                    (curve.policy.label)
-                }
-            }
-            @if !bounds.is_empty() {
-                span.key {
-                    svg width="16" height="16" aria-hidden="true" { line.promise x1="50%" x2="50%" y1="0" y2="16" {} }
-                    "promised bound"
-                }
-            }
-        }
+        (legend(drawn(), !bounds.is_empty()))
         div.curves {
             svg.counts width="100%" height=(PLOT) aria-hidden="true" {
                 @for tick in whole_decades(&up) {
@@ -118,6 +103,28 @@ pub fn draw(curves: &[Curve], bounds: &BTreeSet<u64>) -> Option<Markup> {
             }
         }
     })
+}
+
+/// Which line is what.
+fn legend<'a>(drawn: impl Iterator<Item = &'a Curve>, has_bounds: bool) -> Markup {
+    html! {
+        p.legend {
+            @for curve in drawn {
+                span.key {
+                    svg width="28" height="16" aria-hidden="true" {
+                        line.curve.(class(curve.policy)) x1="0" x2="28" y1="8" y2="8" {}
+                    }
+                    (curve.policy.label)
+                }
+            }
+            @if has_bounds {
+                span.key {
+                    svg width="16" height="16" aria-hidden="true" { line.promise x1="50%" x2="50%" y1="0" y2="16" {} }
+                    "promised bound"
+                }
+            }
+        }
+    }
 }
 
 /// Counts get a line at each power of ten only.
