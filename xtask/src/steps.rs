@@ -96,7 +96,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "released",
         selected: &[Selection::Test],
-        // A simulation goes the same way however it was built: the digest that is written down is this one's, too.
+        // A simulation goes the same way however it was built: optimised and asserted, as above, or neither, as here.
         arguments: &["test", "--config", "xtask/released.toml", "--workspace", "--locked", "--test", "run"],
         work: Work::Binaries(RUN),
     },
