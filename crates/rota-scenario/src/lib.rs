@@ -26,7 +26,7 @@
 //!
 //! ```
 //! use rota_model::config::Source;
-//! use crate::Scenario;
+//! use rota_scenario::Scenario;
 //!
 //! let text = r#"
 //!     duration = "5s"
