@@ -1,9 +1,9 @@
 //! Compiles the scheduler's C for this machine, with the model in the kernel's place: for build scripts.
 //!
 //! Every variable of the scheduler becomes thread-local, so that each thread has a scheduler of its own: simulations
-//! run in parallel, and a new thread begins with nothing left from another. No C says "all variables are thread-local",
-//! but in LLVM's assembly language it is a word in a variable's definition. All names but `native_code` become local, so
-//! that they cannot meet those of another library.
+//! run in parallel, and a new thread begins with nothing left from another. No C says "all variables are
+//! thread-local", but in LLVM's assembly language it is a word in a variable's definition. All names but `native_code`
+//! become local, so that they cannot meet those of another library.
 
 use std::env;
 use std::ffi::OsString;

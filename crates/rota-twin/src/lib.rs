@@ -4,8 +4,8 @@
 //! [`ext`] is sched_ext as a policy of [`rota_sim`]; [`Rota`] puts the scheduler into it, with its loader and the
 //! daemon's rules.
 //!
-//! **Invariant:** the model may know less than the kernel does, but it calls a scheduler in no order in which the kernel
-//! could not. No clock, no I/O, and no order that depends on an address or a hash.
+//! **Invariant:** the model may know less than the kernel does, but it calls a scheduler in no order in which the
+//! kernel could not. No clock, no I/O, and no order that depends on an address or a hash.
 
 pub mod ext;
 mod rota;

@@ -69,5 +69,5 @@ struct native_code {
 /* Where all of this is: the one name that is seen outside. */
 struct native_code native_code(void)
 {
-	return (struct native_code){ native_maps, native_variables, native_programs, native_operations };
+	return (struct native_code){native_maps, native_variables, native_programs, native_operations};
 }

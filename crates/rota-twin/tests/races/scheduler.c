@@ -175,12 +175,12 @@ __attribute__((disable_sanitizer_instrumentation)) int is_shared(const void *add
 	if (address < (const void *)cpus_of || at >= sizeof(cpus_of))
 		return 0;
 	switch (at % sizeof(cpus_of[0])) {
-	case __builtin_offsetof(struct cpu_ctx, level):
-	case __builtin_offsetof(struct cpu_ctx, dozes):
-	case __builtin_offsetof(struct cpu_ctx, waiting):
-	case __builtin_offsetof(struct cpu_ctx, armed_ns):
-	case __builtin_offsetof(struct cpu_ctx, slot_start):
-	case __builtin_offsetof(struct cpu_ctx, slot_vcpu):
+	case __builtin_offsetof(struct cpu_ctx, turn.level):
+	case __builtin_offsetof(struct cpu_ctx, offer.dozes):
+	case __builtin_offsetof(struct cpu_ctx, lines.waiting):
+	case __builtin_offsetof(struct cpu_ctx, turn.armed_ns):
+	case __builtin_offsetof(struct cpu_ctx, slot.start):
+	case __builtin_offsetof(struct cpu_ctx, slot.vcpu):
 		return 1;
 	}
 	return 0;
