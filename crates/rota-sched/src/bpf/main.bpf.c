@@ -34,6 +34,7 @@
  *                      clock.bpf.h     virtual times
  *   turns              turn.bpf.h      a turn goes on, or ends
  *                      charge.bpf.h    what it used
+ *                      events.bpf.h    the moments to which others listen
  *                      account.bpf.h   service, blackouts, lost time
  *                      idle.bpf.h      a CPU finds nothing to run
  *   the loader         begin.bpf.h     a CPU as the scheduler is loaded
@@ -52,6 +53,8 @@
 #include "line.bpf.h"
 #include "account.bpf.h"
 #include "siblings.bpf.h"
+#include "charge.bpf.h"
+#include "events.bpf.h"
 #include "tenant.bpf.h"
 #include "cpus.bpf.h"
 #include "masks.bpf.h"
@@ -65,7 +68,6 @@
 #include "place.bpf.h"
 #include "wake.bpf.h"
 #include "tell.bpf.h"
-#include "charge.bpf.h"
 #include "switch.bpf.h"
 #include "front.bpf.h"
 #include "yield.bpf.h"
@@ -266,8 +268,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	waits_no_more(t);
 	fair_begins(cpu, t->m.tenant, now);
 	fair_charge(c, took);
-	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
-	stands_in(c, t, now);
+	on_starts(c, cpu, t, cause, now);
 	q = queue_ctx(t->m.queue);
 	if (q && t->last_cpu != cpu)
 		__sync_fetch_and_add(&q->account.migrations, 1);
@@ -304,20 +305,17 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 	if (!c)
 		return;
 	now = idle && c->turn.decided ? c->run.now : bpf_ktime_get_ns(); /* this was the decision */
-	settle_other(c, cpu, now);
-	if (idle) {
-		fair_ends(c);
-		/* Publish, then look; a waker's end is tell_new_idle_cpu. */
-		__sync_lock_test_and_set(&c->turn.level, ROTA_LEVEL_IDLE);
-		c->idle.since = now;
-		if (may_miss(c))
-			decide_if_idle(cpu);
+	if (!idle) {
+		on_is_busy(c, cpu, now);
+		c->idle.missed_ns = 0;
 		return;
 	}
-	if (c->idle.since)
-		c->account.idle_ns += now - c->idle.since;
-	c->idle.since = c->idle.missed_ns = 0;
-	c->turn.other_since = now;
+	on_idles(c, cpu, now);
+	fair_ends(c);
+	/* Publish, then look; a waker's end is tell_new_idle_cpu. */
+	__sync_lock_test_and_set(&c->turn.level, ROTA_LEVEL_IDLE);
+	if (may_miss(c))
+		decide_if_idle(cpu);
 }
 
 s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args *args)

@@ -73,8 +73,8 @@ enum rota_kind {
 };
 
 /*
- * Where threads wait: the kind of a line, the upper half of the number of its dispatch queue. The lower half is the number
- * of a queue, a CPU or a domain.
+ * Where threads wait: the kind of a line, the upper half of the number of its dispatch queue. The lower half is the
+ * number of a queue, a CPU or a domain.
  */
 enum rota_line {
 	ROTA_LINE_NONE = 0,

@@ -231,7 +231,7 @@ struct idle {
 	u64 missed_ns; /* it looks for missed threads after so long; 0: it does not */
 };
 
-/* What a CPU does now and how long it may. The kernel wants a timer, and a pointer to a mask, to be in no other part. */
+/* What a CPU remembers. The kernel looks for a timer, and for a pointer to a mask, here and not in a part. */
 struct cpu_ctx {
 	struct rota_cpu_account account;
 	struct bpf_timer timer;

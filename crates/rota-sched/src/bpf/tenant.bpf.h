@@ -9,7 +9,7 @@
 #ifndef ROTA_TENANT_BPF_H
 #define ROTA_TENANT_BPF_H
 
-#include "account.bpf.h"
+#include "events.bpf.h"
 #include "siblings.bpf.h"
 
 static __always_inline u64 cgroup_of(struct task_struct *p)
@@ -121,8 +121,7 @@ static __always_inline void becomes_runnable(struct task_struct *p, struct task_
 	if (t->counted)
 		return;
 	t->counted = true;
-	if (queue_gains_thread(t->m.queue, now))
-		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
+	on_wants(p, t, now);
 }
 
 /* Where the task belongs is up to date from now on. */

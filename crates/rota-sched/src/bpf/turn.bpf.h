@@ -66,7 +66,7 @@ static __always_inline void keep_prev(struct run *r, struct cpu_ctx *c, struct t
 	goes_on_serving(c);
 	fair_turn(c, tenant_of(c->fair.served), r->now);
 	if (t) {
-		stands_in(c, t, r->now);
+		on_goes_on(c, t, r->now);
 		move_clocks(c, t, siblings_of(&t->m));
 	}
 	if (prev)
@@ -92,14 +92,16 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	if (!q || !tenant || !t->running)
 		return;
 	t->running = false;
-	stands_in_no_more(t, now);
 	charge_place(p, t, siblings_of(&t->m), c, now);
 	if (is_shared_tenant(tenant) && is_restricted(p))
 		fair_finish(t, tenant, now - t->run_since);
 	blocks = !runnable && t->counted && !has_left(t, now);
 	if (!runnable)
 		t->counted = false;
-	turn_ends(cpu, t->m.queue, blocks ? TURN_BLOCKS : TURN_STOPS, now);
+	if (blocks)
+		on_blocks(cpu, t, now);
+	else
+		on_stops(cpu, t, now);
 }
 
 /*

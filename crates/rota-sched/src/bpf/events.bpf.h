@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The moments in the lives of threads and CPUs: one function a moment, one call a listener. The accounts were the first
+ * to listen; what looks at the scheduler in another way gets a file of its own, and a call here.
+ *
+ *   wants    a thread would run from now on
+ *   starts   it starts on a CPU
+ *   goes on  its turn is over, and a new one begins at once
+ *   stops    it stops, and would go on
+ *   blocks   it stops, and would not
+ *   idles    a CPU has nothing to run
+ *   is busy  it has again
+ */
+#ifndef ROTA_EVENTS_BPF_H
+#define ROTA_EVENTS_BPF_H
+
+#include "charge.bpf.h"
+
+static __always_inline void on_wants(struct task_struct *p, struct task_ctx *t, u64 now)
+{
+	if (queue_gains_thread(t->m.queue, now))
+		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
+}
+
+/* `cause` is what held the thread up, if nothing else is known to have done so. */
+static __always_inline void on_starts(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, enum rota_cause cause, u64 now)
+{
+	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
+	stands_in(c, t, now);
+}
+
+static __always_inline void on_goes_on(struct cpu_ctx *c, struct task_ctx *t, u64 now)
+{
+	stands_in(c, t, now);
+}
+
+static __always_inline void on_stops(u32 cpu, struct task_ctx *t, u64 now)
+{
+	stands_in_no_more(t, now);
+	turn_ends(cpu, t->m.queue, TURN_STOPS, now);
+}
+
+static __always_inline void on_blocks(u32 cpu, struct task_ctx *t, u64 now)
+{
+	stands_in_no_more(t, now);
+	turn_ends(cpu, t->m.queue, TURN_BLOCKS, now);
+}
+
+static __always_inline void on_idles(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	settle_other(c, cpu, now);
+	c->idle.since = now;
+}
+
+static __always_inline void on_is_busy(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	settle_other(c, cpu, now);
+	if (c->idle.since)
+		c->account.idle_ns += now - c->idle.since;
+	c->idle.since = 0;
+	c->turn.other_since = now;
+}
+
+#endif /* ROTA_EVENTS_BPF_H */
