@@ -14,7 +14,7 @@ mod topology;
 pub use cause::Cause;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
-pub use tenant::{Class, Match, Reservation, Tenant, TenantId};
+pub use tenant::{Cgroup, Class, Match, Reservation, Tenant, TenantId};
 pub use topology::{Costs, CpuPlace, Host, Placement, Spare, Topology};
 
 /// Tenants and the host that carries them: all that the planner is told.

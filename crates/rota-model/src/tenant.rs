@@ -1,6 +1,7 @@
 //! A tenant: one VM or container, its class, and how its cgroup is found.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use crate::{CpuSet, Share};
 
@@ -59,6 +60,15 @@ pub enum Match {
     Unit(String),
     /// A container by its id, or a prefix of it of 12 characters at least.
     Container(String),
+}
+
+/// A tenant's cgroup, as it was found on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Relative to the cgroup root.
+    pub path: PathBuf,
+    /// The kernel's id of it.
+    pub id: u64,
 }
 
 impl fmt::Display for Match {

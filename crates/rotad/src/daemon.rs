@@ -13,18 +13,18 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_gettime};
+use rota_host::{Discovery, Sighting, topology, tree};
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model};
 use rota_sched::Scheduler;
 
 use crate::accounts::{Accounts, Reading, absent};
 use crate::background::Spread;
-use crate::discovery::Discovery;
 use crate::enactor::Enactor;
 use crate::life::{Action, Event, Life};
 use crate::log::say;
 use crate::status::{Server, Status, ask};
-use crate::{cgroup, metrics, sources, topology};
+use crate::{metrics, sources};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         .context("making a signalfd")
         .map_err(Failure::Failed)?;
     let machine = Machine {
-        cgroup_root: cgroup::mount_point().map_err(Failure::Failed)?,
+        cgroup_root: tree::mount_point().map_err(Failure::Failed)?,
         proc: "/proc".into(),
         system: topology::SYSFS.into(),
     };
@@ -203,6 +203,15 @@ impl Every {
             self.next_ns = now_ns + self.period_ns;
         }
         due
+    }
+}
+
+/// What the life cycle is told of a sighting.
+fn event(sighting: Sighting) -> Event {
+    match sighting {
+        Sighting::Appeared(tenant, cgroup) => Event::Appeared { tenant, cgroup },
+        Sighting::Vanished(tenant) => Event::Vanished { tenant },
+        Sighting::Threads(tenant, threads) => Event::Threads { tenant, threads },
     }
 }
 
@@ -346,8 +355,8 @@ impl<'a, E: Enactor> Session<'a, E> {
             }
         }
         if self.threads.is_due(now_ns()) {
-            for event in self.discovery.scan_threads() {
-                self.feed(event);
+            for sighting in self.discovery.scan_threads() {
+                self.feed(event(sighting));
             }
         }
         if self.edited_ns.take_if(|edited_ns| *edited_ns + EDIT_NS <= now_ns()).is_some() {
@@ -361,10 +370,10 @@ impl<'a, E: Enactor> Session<'a, E> {
 
     /// Tells the life cycle who came and who went.
     fn look(&mut self) {
-        let (events, lines) = self.discovery.look(self.life.model());
+        let (sightings, lines) = self.discovery.look(self.life.model());
         lines.iter().for_each(|line| say(line));
-        for event in events {
-            self.feed(event);
+        for sighting in sightings {
+            self.feed(event(sighting));
         }
     }
 

@@ -1,7 +1,6 @@
 //! The daemon: it finds tenants, has their timetable planned and certified, tells the scheduler, and keeps accounts.
 //!
-//! `life` decides and does no I/O; `daemon` carries out. `sources`, `topology`, `cgroup` and `vm` read the machine, and
-//! `discovery` puts together what they see; `planning` makes tables; `accounts`, `background`, `status` and
+//! `life` decides and does no I/O; `daemon` carries out. `sources` reads the configuration; `planning` makes tables; `accounts`, `background`, `status` and
 //! `metrics` are about the scheduler's counters.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
@@ -9,9 +8,7 @@
 
 pub mod accounts;
 pub mod background;
-pub mod cgroup;
 mod daemon;
-mod discovery;
 mod enactor;
 pub mod life;
 mod log;
@@ -19,8 +16,5 @@ pub mod metrics;
 pub mod planning;
 pub mod sources;
 pub mod status;
-pub mod topology;
-pub mod vm;
 
-pub use cgroup::Found;
 pub use daemon::{ACCOUNTS_NS, Failure, Options, RETRY_NS, capacity, run};

@@ -19,11 +19,10 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rota_model::{Class, Host, Model, Reservation, Tenant, TenantId};
+use rota_model::{Cgroup, Class, Host, Model, Reservation, Tenant, TenantId};
 use rota_sched::{SYSTEM, TenantKind, TenantSpec};
 use rota_table::Certified;
 
-use crate::cgroup::Found;
 use crate::planning::{Grants, Proposer, propose};
 use crate::status::{SpareStatus, State};
 use admission::Admission;
@@ -53,7 +52,7 @@ struct Table {
 struct Entry {
     tenant: Tenant,
     /// The system's own tenant has none.
-    cgroup: Option<Found>,
+    cgroup: Option<Cgroup>,
     present: bool,
     arrival: u64,
     since_ns: u64,
@@ -71,7 +70,7 @@ pub struct TenantView<'a> {
     /// What the configuration says.
     pub tenant: &'a Tenant,
     /// Where it was found.
-    pub cgroup: Option<&'a Found>,
+    pub cgroup: Option<&'a Cgroup>,
     /// How it is served.
     pub state: State,
     /// Why it is refused what it wishes for.
@@ -237,7 +236,7 @@ impl Life {
         Ok(())
     }
 
-    fn appeared(&mut self, now_ns: u64, name: &str, cgroup: Found, said: &mut Vec<String>) {
+    fn appeared(&mut self, now_ns: u64, name: &str, cgroup: Cgroup, said: &mut Vec<String>) {
         let Some(tenant) = self.model.tenants.iter().find(|tenant| tenant.name == name).cloned() else {
             return;
         };
@@ -248,7 +247,7 @@ impl Life {
         self.enter(free.expect("fewer tenants than numbers"), now_ns, tenant, Some(cgroup));
     }
 
-    fn enter(&mut self, id: TenantId, now_ns: u64, tenant: Tenant, cgroup: Option<Found>) {
+    fn enter(&mut self, id: TenantId, now_ns: u64, tenant: Tenant, cgroup: Option<Cgroup>) {
         let is_vm = matches!(tenant.matcher, Some(rota_model::Match::Vm { .. }));
         let entry = Entry {
             tenant,

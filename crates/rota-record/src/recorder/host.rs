@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use nix::sys::utsname::uname;
+use rota_host::find::discover;
+use rota_host::find::vm::{ThreadScan, running_vms};
+use rota_host::topology;
+use rota_host::tree::{self, Tree};
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model};
-use rotad::cgroup::{self, Tree};
-use rotad::topology;
-use rotad::vm::{ThreadScan, running_vms};
 
 use super::gather::{Gathered, Seen};
 use crate::recording::{Class, Host, Limits, Policy, Quota, Recording, Tenant, Thread};
@@ -71,7 +72,7 @@ pub struct Tenants {
 impl Tenants {
     /// Looks at the host.
     pub fn find(model: &Model, configured: bool) -> Result<Tenants> {
-        let tree = Tree::open(cgroup::mount_point()?)?;
+        let tree = Tree::open(tree::mount_point()?)?;
         let (host, model) = (Host::from(&model.host), model.clone());
         let mut tenants = Tenants { model, configured, host, tree, cgroups: HashMap::new() };
         tenants.remember();
@@ -151,7 +152,7 @@ impl Tenants {
         let ours = self.model.tenants.iter().filter(|tenant| tenant.name != rota_model::Tenant::SYSTEM);
         let matchers =
             ours.clone().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));
-        let found = cgroup::discover(&cgroups, &vms, matchers).found;
+        let found = discover(&cgroups, &vms, matchers).found;
         let (mut tenants, mut paths) = (Vec::new(), BTreeMap::new());
         for tenant in ours {
             let place = found.get(&tenant.name);

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use rota_model::Model;
+use rota_model::{Cgroup, Model};
 use rota_sched::{CpuAccount, Options, QueueAccount, Scheduler, Settings};
 use rota_sim::{
     Arrival, CgroupId, Contender, CpuId, Departure, Home, Idle, Machine, Next, Policy, TaskId, Timer,
@@ -104,7 +104,7 @@ impl Rota {
 
     /// A tenant of the configuration is here, in this cgroup.
     pub fn appears(&mut self, machine: &mut Machine, tenant: &str, cgroup: CgroupId) {
-        let found = rotad::Found { path: PathBuf::from(tenant), id: native::cgroup_id(cgroup.0) };
+        let found = Cgroup { path: PathBuf::from(tenant), id: native::cgroup_id(cgroup.0) };
         self.tell(machine, Event::Appeared { tenant: tenant.to_owned(), cgroup: found });
     }
 

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Error};
 use clap::Args;
+use rota_host::topology;
 use rota_model::config::{duration_ns, parse};
 use rota_model::{Model, Topology};
-use rotad::{sources, topology};
+use rotad::sources;
 
 /// Why a command did not do what it was asked for.
 #[derive(Debug)]

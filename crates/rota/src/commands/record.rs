@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rota_host::topology;
 use rota_model::Model;
 use rota_model::config::parse;
 use rota_record::recorder::{self, Recorder};
-use rotad::{sources, topology};
+use rotad::sources;
 
 use super::{Failure, length, print};
 

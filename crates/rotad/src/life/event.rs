@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rota_model::{Model, TenantId};
+use rota_model::{Cgroup, Model, TenantId};
 use rota_sched::TenantSpec;
 use rota_table::Certified;
-
-use crate::cgroup::Found;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -18,7 +16,7 @@ pub enum Event {
         /// Its name.
         tenant: String,
         /// The cgroup.
-        cgroup: Found,
+        cgroup: Cgroup,
     },
     /// A tenant's cgroup is gone, or the tenant is not configured any more.
     Vanished {

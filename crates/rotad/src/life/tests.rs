@@ -153,7 +153,7 @@ impl World {
     }
 
     fn appear(&mut self, name: &str, cgroup: u64) {
-        let cgroup = Found { path: PathBuf::from(name), id: cgroup };
+        let cgroup = Cgroup { path: PathBuf::from(name), id: cgroup };
         self.event(Event::Appeared { tenant: name.to_owned(), cgroup });
     }
 

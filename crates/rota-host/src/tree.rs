@@ -1,8 +1,6 @@
-//! The host's cgroups: the tree below the cgroup v2 root, watched, and which of its directories are tenants.
+//! The host's cgroups: the tree below the cgroup v2 root, watched.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ffi::OsStr;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask};
-use rota_model::Match;
 
 /// Where cgroup v2 is mounted: `/sys/fs/cgroup`, or below it on a host that also has version 1.
 ///
@@ -142,98 +139,6 @@ impl AsFd for Tree {
     }
 }
 
-/// A tenant's cgroup.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Relative to the cgroup root.
-    pub path: PathBuf,
-    /// The kernel's id of it.
-    pub id: u64,
-}
-
-/// Which tenants are there, and which were found where another tenant was found before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Discovered {
-    /// By tenant.
-    pub found: BTreeMap<String, Found>,
-    /// Tenant and the earlier tenant whose cgroup it would also be: one cgroup is one tenant.
-    pub conflicts: BTreeSet<(String, String)>,
-}
-
-/// Finds the tenants' cgroups in the tree. `vms` are the VMs that run, see [`crate::vm::running_vms`].
-pub fn discover<'a>(
-    cgroups: &BTreeMap<PathBuf, u64>,
-    vms: &BTreeMap<(String, String), PathBuf>,
-    tenants: impl Iterator<Item = (&'a str, &'a Match)>,
-) -> Discovered {
-    let names = Names::of(cgroups);
-    let mut discovered = Discovered::default();
-    let mut owners: BTreeMap<u64, &str> = BTreeMap::new();
-    for (tenant, matcher) in tenants {
-        let path = match matcher {
-            Match::Cgroup(path) => Some(Path::new(path)),
-            Match::Unit(unit) => names.units.get(OsStr::new(unit)).copied(),
-            Match::Container(id) => names.container(id),
-            Match::Vm { vmm, name } => vms.get(&(vmm.clone(), name.clone())).map(PathBuf::as_path),
-        };
-        let Some((path, &id)) = path.and_then(|path| Some((path, cgroups.get(path)?))) else { continue };
-        match owners.entry(id) {
-            Entry::Occupied(owner) => {
-                discovered.conflicts.insert((tenant.to_owned(), (*owner.get()).to_owned()));
-            }
-            Entry::Vacant(free) => {
-                free.insert(tenant);
-                discovered.found.insert(tenant.to_owned(), Found { path: path.to_owned(), id });
-            }
-        }
-    }
-    discovered
-}
-
-/// The tree's directories by what their names say. Units are looked for in slices only, and of two containers the one
-/// nearest to the root counts, so that what a container creates inside of its own cgroup does not pass for another.
-struct Names<'a> {
-    units: BTreeMap<&'a OsStr, &'a Path>,
-    containers: BTreeMap<&'a str, &'a Path>,
-}
-
-impl<'a> Names<'a> {
-    fn of(cgroups: &'a BTreeMap<PathBuf, u64>) -> Names<'a> {
-        let mut paths: Vec<&Path> = cgroups.keys().map(PathBuf::as_path).collect();
-        paths.sort_by_key(|path| path.components().count());
-        let mut names = Names { units: BTreeMap::new(), containers: BTreeMap::new() };
-        for path in paths {
-            let Some(name) = path.file_name() else { continue };
-            if path.parent().is_some_and(|parent| parent.iter().all(is_slice)) {
-                names.units.entry(name).or_insert(path);
-            }
-            for id in name.to_str().into_iter().flat_map(container_ids) {
-                names.containers.entry(id).or_insert(path);
-            }
-        }
-        names
-    }
-
-    /// The container whose id begins with `id`.
-    fn container(&self, id: &str) -> Option<&'a Path> {
-        let (found, path) = self.containers.range(id..).next()?;
-        found.starts_with(id).then_some(*path)
-    }
-}
-
-fn is_slice(name: &OsStr) -> bool {
-    name.as_encoded_bytes().ends_with(b".slice")
-}
-
-/// What may be a container's id in the name of a cgroup: all of it, or what follows the runtime's prefix, as in
-/// `docker-<id>.scope`, `cri-containerd-<id>.scope`, `libpod-<id>.scope`. A container's monitor (conmon) is not it.
-fn container_ids(name: &str) -> impl Iterator<Item = &str> {
-    let name = name.strip_suffix(".scope").unwrap_or(name);
-    let is_monitor = name.contains("conmon-");
-    let starts = std::iter::once(0).chain(name.match_indices('-').map(|(dash, _)| dash + 1));
-    starts.map(|start| &name[start..]).filter(move |id| id.len() >= 12 && !is_monitor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,55 +196,5 @@ mod tests {
     #[test]
     fn a_missing_root_is_an_error() {
         assert!(Tree::open("/nonexistent/rota").is_err());
-    }
-
-    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-
-    fn find(paths: &[&str], matcher: Match) -> Option<String> {
-        let cgroups = paths.iter().zip(1..).map(|(path, id)| (PathBuf::from(path), id)).collect();
-        let vms = BTreeMap::from([(("qemu".to_owned(), "vm".to_owned()), PathBuf::from("vm.scope"))]);
-        let discovered = discover(&cgroups, &vms, [("t", &matcher)].into_iter());
-        discovered.found.get("t").map(|found| found.path.to_str().unwrap().to_owned())
-    }
-
-    #[test]
-    fn tenants_are_found_by_path_unit_container_and_vm() {
-        let docker = format!("system.slice/docker-{ID}.scope");
-        let inner = format!("a/b/c/docker-{ID}.scope");
-        let conmon = format!("libpod-conmon-{ID}.scope");
-        let paths = [
-            "machine.slice/web-0",
-            "system.slice/redis.service",
-            "docker.slice/container/redis.service",
-            "docker.slice/container/hidden.service",
-            &docker,
-            &inner,
-            &conmon,
-            "vm.scope",
-        ];
-        let cgroup = |path: &str| Match::Cgroup(path.to_owned());
-        assert_eq!(find(&paths, cgroup("machine.slice/web-0")).as_deref(), Some("machine.slice/web-0"));
-        assert_eq!(find(&paths, cgroup("machine.slice/web-1")), None);
-        let unit = |unit: &str| Match::Unit(unit.to_owned());
-        assert_eq!(find(&paths, unit("redis.service")).as_deref(), Some("system.slice/redis.service"));
-        assert_eq!(find(&paths, unit("hidden.service")), None, "not a slice's child");
-        let container = |id: &str| Match::Container(id.to_owned());
-        assert_eq!(find(&paths, container(&ID[..12])), Some(docker.clone()));
-        assert_eq!(find(&paths, container(ID)), Some(docker.clone()));
-        assert_eq!(find(&paths, container("fedcba987654")), None);
-        let vm = |name: &str| Match::Vm { vmm: "qemu".to_owned(), name: name.to_owned() };
-        assert_eq!(find(&paths, vm("vm")).as_deref(), Some("vm.scope"));
-        assert_eq!(find(&paths, vm("other")), None);
-        assert_eq!(find(&[ID], container(&ID[..12])).as_deref(), Some(ID));
-    }
-
-    #[test]
-    fn one_cgroup_is_one_tenant() {
-        let cgroups = BTreeMap::from([(PathBuf::from("a.service"), 7)]);
-        let tenants = [("x", Match::Cgroup("a.service".into())), ("y", Match::Unit("a.service".into()))];
-        let discovered =
-            discover(&cgroups, &BTreeMap::new(), tenants.iter().map(|(name, matcher)| (*name, matcher)));
-        assert_eq!(discovered.found.keys().collect::<Vec<_>>(), ["x"]);
-        assert_eq!(discovered.conflicts, BTreeSet::from([("y".to_owned(), "x".to_owned())]));
     }
 }

@@ -5,11 +5,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use anyhow::Result;
-use rota_model::{Match, Model};
+use rota_model::{Cgroup, Match, Model};
 
-use crate::cgroup::{Discovered, Found, Tree, discover};
-use crate::life::Event;
-use crate::vm::{ThreadScan, running_vms};
+use crate::find::vm::{ThreadScan, running_vms};
+use crate::find::{Discovered, discover};
+use crate::tree::Tree;
+
+/// What has changed about a tenant, which is named as in the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// Its cgroup was found.
+    Appeared(String, Cgroup),
+    /// Its cgroup is gone, or the tenant is not configured any more.
+    Vanished(String),
+    /// The vCPU threads in its cgroup, by vCPU number.
+    Threads(String, BTreeMap<u32, i32>),
+}
 
 /// What was found so far.
 #[derive(Debug)]
@@ -62,36 +73,35 @@ impl Discovery {
 
     /// Finds the model's tenants. Returns what has changed since the last time, those that went first, and what there
     /// is to say about tenants that match one cgroup.
-    pub fn look(&mut self, model: &Model) -> (Vec<Event>, Vec<String>) {
+    pub fn look(&mut self, model: &Model) -> (Vec<Sighting>, Vec<String>) {
         let matchers =
             model.tenants.iter().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));
         let now = discover(self.tree.cgroups(), &self.vms, matchers);
         let before = std::mem::replace(&mut self.seen, now);
         let now = &self.seen;
 
-        let mut events = Vec::new();
+        let mut sightings = Vec::new();
         for (name, cgroup) in &before.found {
             if now.found.get(name) != Some(cgroup) {
                 self.threads.forget(&self.tree.root().join(&cgroup.path));
-                events.push(Event::Vanished { tenant: name.clone() });
+                sightings.push(Sighting::Vanished(name.clone()));
             }
         }
         // In the configuration's order: on a full host, the earlier tenant has the place.
         for tenant in &model.tenants {
             let Some(cgroup) = now.found.get(&tenant.name) else { continue };
             if before.found.get(&tenant.name) != Some(cgroup) {
-                events.push(Event::Appeared { tenant: tenant.name.clone(), cgroup: cgroup.clone() });
+                sightings.push(Sighting::Appeared(tenant.name.clone(), cgroup.clone()));
             }
         }
-        (events, conflict_lines(now, &before.conflicts))
+        (sightings, conflict_lines(now, &before.conflicts))
     }
 
     /// Looks for vCPU threads in the tenants' cgroups.
-    pub fn scan_threads(&mut self) -> Vec<Event> {
+    pub fn scan_threads(&mut self) -> Vec<Sighting> {
         let root = self.tree.root();
-        let scan = |(name, cgroup): (&String, &Found)| Event::Threads {
-            tenant: name.clone(),
-            threads: self.threads.vcpus(&root.join(&cgroup.path)),
+        let scan = |(name, cgroup): (&String, &Cgroup)| {
+            Sighting::Threads(name.clone(), self.threads.vcpus(&root.join(&cgroup.path)))
         };
         self.seen.found.iter().map(scan).collect()
     }
