@@ -4,7 +4,7 @@ pub mod host;
 
 use rota_model::config::{Source, parse};
 use rota_model::{Class, Model, TenantId, Topology};
-use rotad::planning::{Refusal, propose};
+use rota_rules::planning::{Refusal, propose};
 
 /// Larger hosts teach nothing that small ones do not, at the price of fewer of them.
 const CPUS_MAX: u32 = 48;

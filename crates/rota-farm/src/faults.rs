@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use rota_model::{Class, Reservation, Share};
+use rota_rules::life::Event;
 use rota_sim::{
     CgroupId, Costs, CpuId, CpuMask, Program, Resumed, Rng, State, Step, TaskId, TaskSpec, Theft, Why, World,
 };
-use rotad::life::Event;
 
 use super::late::{KICK_LATE_MAX_NS, TIMER_LATE_MAX_NS};
 use super::scene::Scene;

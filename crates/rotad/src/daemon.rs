@@ -1,4 +1,4 @@
-//! `rota up`: one loop that waits for whatever happens next, lets [`crate::life`] decide, and carries it out.
+//! `rota up`: one loop that waits for whatever happens next, lets [`rota_rules`] decide, and carries it out.
 
 #[cfg(test)]
 mod tests;
@@ -16,28 +16,26 @@ use nix::time::{ClockId, clock_gettime};
 use rota_host::{Discovery, Sighting, topology, tree};
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model};
+use rota_rules::accounts::{Accounts, Reading, absent};
+use rota_rules::background::Spread;
+use rota_rules::life::{Action, Event, Life};
+use rota_rules::status::Status;
+use rota_rules::{ACCOUNTS_NS, RETRY_NS, capacity};
 use rota_sched::Scheduler;
 
-use crate::accounts::{Accounts, Reading, absent};
-use crate::background::Spread;
 use crate::enactor::Enactor;
-use crate::life::{Action, Event, Life};
 use crate::log::say;
-use crate::status::{Server, Status, ask};
+use crate::server::{Server, ask};
 use crate::{metrics, sources};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// How often vCPU threads are looked for, and whether the scheduler still runs: neither can be waited for.
 const THREADS_NS: u64 = SECOND_NS / 4;
-/// How often the scheduler's counters are read, and running VMs looked for.
-pub const ACCOUNTS_NS: u64 = SECOND_NS;
 /// How often the tree of cgroups is read anew, in case that inotify missed something.
 const RESCAN_NS: u64 = 10 * SECOND_NS;
 /// An edit counts when nothing has happened to the files for so long: half a file, or one of two, is no edit.
 const EDIT_NS: u64 = SECOND_NS / 10;
-/// A table that could not be installed is tried again after this.
-pub const RETRY_NS: u64 = SECOND_NS;
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
 const HOTPLUG: Duration = Duration::from_secs(2);
 
@@ -92,20 +90,6 @@ fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
         bail!("this kernel has no sched_ext; Linux 6.16 or later with CONFIG_SCHED_CLASS_EXT has it");
     }
     Scheduler::start(&capacity(model, topology::possible_count(system)?))
-}
-
-/// What the scheduler is loaded for, on a machine of so many CPU numbers.
-pub fn capacity(model: &Model, nr_cpus: u32) -> rota_sched::Options {
-    let vcpus: u32 = model.tenants.iter().map(|tenant| tenant.vcpus).sum();
-    // Twice what is configured: tenants that go keep their numbers for a while, and edits bring new ones.
-    let queues = 2 * (vcpus + model.tenants.len() as u32) + 256;
-    rota_sched::Options {
-        nr_cpus,
-        topology: model.host.topology.clone(),
-        housekeeping: model.host.housekeeping.clone(),
-        queues,
-        table_bytes: rota_sched::Options::TABLE_BYTES.max(1024 * queues),
-    }
 }
 
 /// Sessions, one after the other, until one ends for another reason than that the CPUs have changed.

@@ -1,20 +1,16 @@
-//! The daemon: it finds tenants, has their timetable planned and certified, tells the scheduler, and keeps accounts.
+//! The daemon: it finds tenants, tells the scheduler what follows from [`rota_rules`], and keeps accounts.
 //!
-//! `life` decides and does no I/O; `daemon` carries out. `sources` reads the configuration; `planning` makes tables; `accounts`, `background`, `status` and
-//! `metrics` are about the scheduler's counters.
+//! `daemon` carries out what the rules say. `sources` reads the configuration; `server` answers `rota status`, and
+//! `metrics` Prometheus.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
 //! and every tenant runs on.
 
-pub mod accounts;
-pub mod background;
 mod daemon;
 mod enactor;
-pub mod life;
 mod log;
 pub mod metrics;
-pub mod planning;
+pub mod server;
 pub mod sources;
-pub mod status;
 
-pub use daemon::{ACCOUNTS_NS, Failure, Options, RETRY_NS, capacity, run};
+pub use daemon::{Failure, Options, run};

@@ -17,7 +17,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::status::{ByCause, Status, TenantStatus};
+use rota_rules::status::{ByCause, Status, TenantStatus};
 
 /// A client has so long for its request, and as long again to take the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -234,7 +234,7 @@ fn family<V, M: EncodeMetric>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::{CpuStatus, State};
+    use rota_rules::status::{CpuStatus, State};
     use std::thread::spawn;
 
     fn tenant(name: &str, class: &str, id: Option<u32>) -> TenantStatus {
@@ -248,7 +248,7 @@ mod tests {
             matcher: None,
         };
         let state = State::Served;
-        TenantStatus { id, state, class: class.to_owned(), ..crate::accounts::absent(&tenant) }
+        TenantStatus { id, state, class: class.to_owned(), ..rota_rules::accounts::absent(&tenant) }
     }
 
     fn status() -> Status {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model, Topology};
+use rota_rules::life::Event;
 use rota_scenario::policies::POLICIES;
 use rota_scenario::{Options, Outcome, Scenario};
 use rota_sched::Scheduler;
@@ -12,7 +13,6 @@ use rota_sim::observe::{Metrics, Sanity};
 use rota_sim::programs::{Hog, Periodic};
 use rota_sim::{Costs, CpuId, CpuMask, Simulation, TaskSpec, Tenants};
 use rota_twin::{Rota, apart};
-use rotad::life::Event;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use fastrand::Rng;
 use rota_model::{Class, Costs, CpuSet, Host, Placement, Reservation, Share, Tenant, TenantId, Topology};
 use rota_plan::CANDIDATES;
+use rota_rules::planning;
 use rota_sched::{SYSTEM, Scheduler, TenantKind, TenantSpec};
 use rota_table::Certified;
-use rotad::planning;
 
 use crate::load::{Busy, now_ns};
 

@@ -1,4 +1,4 @@
-//! The daemon's part: its rules for tenants that come, change and go ([`rotad::life`]), carried out on the simulated
+//! The daemon's part: its rules for tenants that come, change and go ([`rota_rules::life`]), carried out on the simulated
 //! machine. What it does takes no time, but for what it waits for: a table's buffer, and the time at which a table
 //! holds.
 
@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rota_model::Model;
+use rota_rules::accounts::{Accounts, Reading};
+use rota_rules::background::Spread;
+use rota_rules::life::{Action, Event, Life};
+use rota_rules::{ACCOUNTS_NS, RETRY_NS};
 use rota_sched::{Published, Scheduler};
 use rota_table::Certified;
-use rotad::accounts::{Accounts, Reading};
-use rotad::background::Spread;
-use rotad::life::{Action, Event, Life};
-use rotad::{ACCOUNTS_NS, RETRY_NS};
 
 use crate::rota::journal::{Deed, Journal};
 use crate::rota::side::Side;

@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use rota_model::TenantId;
+use rota_rules::life::Action;
 use rota_sched::TenantSpec;
 use rota_sim::CgroupId;
 use rota_table::Certified;
-use rotad::life::Action;
 
 use crate::rota::native;
 

@@ -14,11 +14,11 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use rota_model::{Cgroup, Model};
+use rota_rules::life::Event;
 use rota_sched::{CpuAccount, Options, QueueAccount, Scheduler, Settings};
 use rota_sim::{
     Arrival, CgroupId, Contender, CpuId, Departure, Home, Idle, Machine, Next, Policy, TaskId, Timer,
 };
-use rotad::life::Event;
 
 use crate::ext::{Exit, Ext};
 use daemon::Daemon;
@@ -80,7 +80,7 @@ impl Rota {
     pub fn of(code: &Code, model: &Model) -> Result<Rota> {
         let ops = native::take(code);
         let nr_cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
-        let options = rotad::capacity(model, nr_cpus);
+        let options = rota_rules::capacity(model, nr_cpus);
         let (side, maps) = side::load(code, &Settings::new(&options)?);
         let ext = Ext::new(NativeOps::new(ops, native::moment(code), maps));
         Ok(Rota { ext, options, model: model.clone(), journal: None, stage: Stage::Loaded(side) })

@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 use rota_model::config::{Source, parse};
 use rota_model::{Class, CpuSet, Model, Topology};
+use rota_rules::life::Event::Configured;
+use rota_rules::planning::{Grants, propose};
 use rota_sched::Cause;
 use rota_sim::observe::{Event, Metrics, Observer, Promise, Promises, Sanity, UnitMetrics};
 use rota_sim::programs::{Hog, Intermittent, Periodic};
@@ -14,8 +16,6 @@ use rota_sim::{CgroupId, Costs, CpuId, CpuMask, Machine, Rng, Simulation, TaskSp
 use rota_sim::{Program, Resumed, Step, Theft, World};
 use rota_table::Certified;
 use rota_twin::{Deed, Rota, apart};
-use rotad::life::Event::Configured;
-use rotad::planning::{Grants, propose};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -3,11 +3,11 @@
 
 use std::rc::Rc;
 
+use rota_rules::life::Event;
 use rota_sim::programs::Hog;
 use rota_sim::programs::sync::Semaphore;
 use rota_sim::{CpuId, Script, State, TaskId, TaskSpec, UnitId};
 use rota_twin::apart;
-use rotad::life::Event;
 
 use crate::host::{Run, after, model, settle, start};
 

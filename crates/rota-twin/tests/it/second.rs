@@ -1,10 +1,10 @@
 //! What slots leave, for reserved tenants that are not capped: by what they reserved, over all CPUs together, and at
 //! once for who seldom wants any of it.
 
+use rota_rules::life::Event;
 use rota_sim::programs::{Hog, Periodic};
 use rota_sim::{CpuId, TaskSpec, UnitId};
 use rota_twin::apart;
-use rotad::life::Event;
 
 use crate::host::{after, model, settle, start};
 

@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         std::fs::read(&arguments.table).with_context(|| format!("reading {path}")).map_err(Failure::Usage)?;
     let model = arguments.config.model()?;
     let ids: Vec<TenantId> = (0..model.tenants.len() as TenantId).collect();
-    let promises = rotad::planning::promises(&model, &ids);
+    let promises = rota_rules::planning::promises(&model, &ids);
     let tenants = model.tenants.iter().filter(|tenant| tenant.reservation().is_some()).count();
     let result = certify(&bytes, &promises, model.host.costs);
     if arguments.json {

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use rota_model::{Model, Placement, TenantId};
 use rota_plan::Plan;
-use rotad::planning;
+use rota_rules::planning;
 
 use super::{Config, Failure, print};
 use crate::plan::{

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use rotad::status::{ByCause, SOCKET, SpareStatus, State, Status, TenantStatus, ask};
+use rota_rules::status::{ByCause, SpareStatus, State, Status, TenantStatus};
+use rotad::server::{SOCKET, ask};
 
 use super::{Failure, print, print_json};
 

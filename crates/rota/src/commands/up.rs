@@ -14,7 +14,7 @@ pub struct Arguments {
     #[command(flatten)]
     config: Config,
     /// Where `rota status` asks
-    #[arg(long, value_name = "PATH", default_value = rotad::status::SOCKET)]
+    #[arg(long, value_name = "PATH", default_value = rotad::server::SOCKET)]
     socket: PathBuf,
     /// Serve what `rota status` shows for Prometheus, at http://ADDRESS:PORT/metrics
     #[arg(long, value_name = "ADDRESS:PORT")]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use rota_model::Model;
 use rota_plan::Plan;
-use rotad::status::SpareStatus;
+use rota_rules::status::SpareStatus;
 use serde::{Deserialize, Serialize};
 
 use super::vcpu_name;

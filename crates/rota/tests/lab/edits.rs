@@ -1,7 +1,7 @@
 //! The configuration is edited while `rota up` runs.
 
 use crate::guest::{Guest, NEWEST, script, tenant};
-use rotad::status::{State, Status};
+use rota_rules::status::{State, Status};
 
 const CONFIG: &str = r#"
 [[tenant]]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rota_lab::scenario::result::Gaps;
 use rota_lab::{Clock, Image, Kernel, Outcome, Vm, tell_wait};
-use rotad::status::{Status, TenantStatus};
+use rota_rules::status::{Status, TenantStatus};
 use serde::de::DeserializeOwned;
 
 /// The newest kernel, and an older one that is still in wide use.

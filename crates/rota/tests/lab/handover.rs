@@ -3,7 +3,7 @@
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model, Topology};
 use rota_plan::{Method, Plan, plan};
-use rotad::status::{Status, TenantStatus};
+use rota_rules::status::{Status, TenantStatus};
 
 use crate::guest::{Guest, NEWEST, OLDER, Results, script, tenant};
 

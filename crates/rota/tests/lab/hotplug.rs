@@ -1,7 +1,7 @@
 //! CPUs come and go.
 
 use crate::guest::{Guest, NEWEST, script, tenant};
-use rotad::status::State;
+use rota_rules::status::State;
 
 const CONFIG: &str = r#"
 [[tenant]]

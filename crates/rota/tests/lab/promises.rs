@@ -1,7 +1,7 @@
 //! The promises, kept exactly: on one CPU, in instruction-counted time, with everybody wanting all of it.
 
 use rota_lab::scenario::result::Gaps;
-use rotad::status::{State, TenantStatus};
+use rota_rules::status::{State, TenantStatus};
 
 use crate::guest::{Guest, NEWEST, OLDER, script, tenant};
 

@@ -1,7 +1,7 @@
 //! However `rota up` ends, the kernel's own scheduler takes over and no tenant stops.
 
 use crate::guest::{Guest, NEWEST, OLDER, script, tenant};
-use rotad::status::State;
+use rota_rules::status::State;
 
 const CONFIG: &str = r#"
 [[tenant]]

@@ -13,7 +13,8 @@ use rota_sched::{CpuAccount, Installed, QueueAccount, TenantSpec};
 use rota_table::Certified;
 
 use super::*;
-use crate::status::{State, ask};
+use crate::server::ask;
+use rota_rules::status::State;
 
 /// What the scheduler was told. A table comes into force at once.
 #[derive(Default)]
@@ -189,7 +190,7 @@ impl Running {
     }
 }
 
-fn tenant<'a>(status: &'a Status, name: &str) -> &'a crate::status::TenantStatus {
+fn tenant<'a>(status: &'a Status, name: &str) -> &'a rota_rules::status::TenantStatus {
     status.tenants.iter().find(|tenant| tenant.name == name).unwrap()
 }
 

@@ -1,9 +1,9 @@
 //! Threads are changed, or their tenants, or others come, as they run or wait: nobody waits for ever for that.
 
+use rota_rules::life::Event;
 use rota_sim::programs::Hog;
 use rota_sim::{CpuId, State, TaskSpec, UnitId};
 use rota_twin::apart;
-use rotad::life::Event;
 
 use super::{FAIR, MS, Run, S, WEB, appears, bound, longest_ns, model, start};
 

@@ -15,8 +15,8 @@ use std::ops::RangeInclusive;
 
 use rota_model::{Model, TenantId};
 use rota_plan::{Options, Plan, plan};
+use rota_rules::planning::{promises, source};
 use rota_table::{certify, encode};
-use rotad::planning::{promises, source};
 
 use oracle::{Oracle, Verdict};
 use tally::Tally;

@@ -9,8 +9,8 @@ use rota_model::{
     Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Spare, Tenant, TenantId, Topology,
 };
 use rota_plan::{CpuPlan, Infeasible, Options, Plan, Planner, Slot, plan};
+use rota_rules::planning::{promises, source};
 use rota_table::{certify, encode};
-use rotad::planning::{promises, source};
 
 /// How many hosts must have been planned for the test to have seen enough.
 const PLANNED: u32 = 10_000;

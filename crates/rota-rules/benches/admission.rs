@@ -1,4 +1,4 @@
-//! What one admission costs the daemon until the table may be installed: `cargo bench -p rotad --bench admission`.
+//! What one admission costs the daemon until the table may be installed: `cargo bench -p rota-rules --bench admission`.
 //!
 //! A tenant changes its share by a little on a host that is full otherwise, so that one CPU's slots change; `edit` of
 //! the planner's benchmarks measures that part by itself. `propose` is all of it, the others what comes after the edit:
@@ -10,8 +10,8 @@ mod hosts;
 use criterion::{Criterion, criterion_group, criterion_main};
 use rota_model::{Class, Model, Share, TenantId};
 use rota_plan::{Options, Planner};
+use rota_rules::planning::{Grants, Proposer, promises, source};
 use rota_table::{certify, encode};
-use rotad::planning::{Grants, Proposer, promises, source};
 
 use hosts::{different, net, quarters};
 

@@ -1,0 +1,183 @@
+//! What `rota status` shows.
+
+use rota_model::{Host, Spare};
+use serde::{Deserialize, Serialize};
+
+/// The daemon at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's process.
+    pub pid: u32,
+    /// Since the scheduler was loaded, in seconds.
+    pub up_s: f64,
+    /// The table in force; 0 before the first.
+    pub generation: u64,
+    /// Its length in ns; 0 before the first.
+    pub table_length_ns: u64,
+    /// How long the window is over which `received` and the like are measured, in seconds.
+    pub window_s: f64,
+    /// Why the configuration as it is now is not the one in use; nothing if it is.
+    pub edit_refused: Option<String>,
+    /// Present tenants in the order of their numbers, then those that are configured and not there.
+    pub tenants: Vec<TenantStatus>,
+    /// The CPUs that the scheduler knows.
+    pub cpus: Vec<CpuStatus>,
+    /// What is prepared for who comes next, as far as the table in force has room for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spares: Vec<SpareStatus>,
+}
+
+/// One kind of `[host] spares`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SpareStatus {
+    /// Of one CPU.
+    pub share: f64,
+    /// The longest wait, in ns.
+    pub latency_ns: u64,
+    /// How many there are to be.
+    pub count: u32,
+    /// How many of these are ready.
+    pub ready: u32,
+}
+
+impl SpareStatus {
+    /// Each kind that a host is to have, of which so many are `ready`.
+    pub fn all(host: &Host, ready: &[u32]) -> Vec<SpareStatus> {
+        let one = |(spare, &ready): (&Spare, &u32)| SpareStatus {
+            share: spare.share.fraction(),
+            latency_ns: spare.latency_ns,
+            count: spare.count,
+            ready,
+        };
+        host.spares.iter().zip(ready).map(one).collect()
+    }
+}
+
+/// What a tenant is to the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Configured, and not on this host now.
+    Absent,
+    /// Served as its class says: a reserved tenant has its slots.
+    Served,
+    /// Reserved, and served as background until the next table.
+    Waiting,
+    /// Reserved, and served as background because there is no room for it; see `refused`.
+    Refused,
+    /// Gone; its slots end with the next table.
+    Leaving,
+}
+
+/// One tenant. Shares are in CPUs: 0.5 is half a CPU's time, summed over the tenant's vCPUs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TenantStatus {
+    /// Its name.
+    pub name: String,
+    /// Its number in the scheduler; nothing for an absent one.
+    pub id: Option<u32>,
+    /// `reserved`, `shared` or `background`.
+    pub class: String,
+    /// Whether it is here and served.
+    pub state: State,
+    /// Why there is no room for it.
+    pub refused: Option<String>,
+    /// Its cgroup, relative to the root of cgroups.
+    pub cgroup: Option<String>,
+    /// `vm` or `container`.
+    pub kind: String,
+    /// How many vCPUs.
+    pub vcpus: u32,
+    /// The guaranteed share; nothing unless it is reserved.
+    pub promised: Option<f64>,
+    /// The share received in the window.
+    pub received: f64,
+    /// CPU time since it came, in ns.
+    pub used_ns: u64,
+    /// The share received since it came.
+    pub received_total: f64,
+    /// The part of the window in which it had something to run; of a VM, the busiest vCPU's.
+    pub wanted: f64,
+    /// How much CPU time it is behind what is fair now, in ns; negative if it is ahead, nothing unless it is shared.
+    pub lag_ns: Option<i64>,
+    /// The longest blackout seen, in ns.
+    pub blackout_max_ns: u64,
+    /// The promised bound of it; nothing unless it is reserved.
+    pub bound_ns: Option<u64>,
+    /// Blackouts beyond the bound.
+    pub missed: u64,
+    /// Those by what took most of the time.
+    pub missed_by_cause: ByCause,
+    /// Time lost in its slots while it wanted them, in ns, by cause.
+    pub lost_ns: ByCause,
+    /// Times that one of its threads was put on a CPU, and on another one than before.
+    pub dispatches: u64,
+    /// See `dispatches`.
+    pub migrations: u64,
+    /// Threads runnable or running now.
+    pub runnable: u32,
+}
+
+/// One number for each of [`rota_sched::Cause`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByCause {
+    /// Kernel threads that had to run on this CPU.
+    pub kernel_thread: u64,
+    /// Tasks of a higher scheduling class.
+    pub higher_class: u64,
+    /// Interrupts.
+    pub interrupt: u64,
+    /// The hypervisor below.
+    pub steal: u64,
+    /// The floor of service.
+    pub floor: u64,
+    /// Rota itself.
+    pub rota: u64,
+}
+
+impl ByCause {
+    /// Names for people, in the order of [`rota_sched::Cause::ALL`].
+    pub const NAMES: [&'static str; 6] = [
+        "kernel threads",
+        "higher scheduling classes",
+        "interrupts",
+        "host steal",
+        "the floor",
+        "rota itself",
+    ];
+
+    /// The numbers in the order of [`rota_sched::Cause::ALL`].
+    pub fn values(&self) -> [u64; 6] {
+        [self.kernel_thread, self.higher_class, self.interrupt, self.steal, self.floor, self.rota]
+    }
+
+    /// All together.
+    pub fn total(&self) -> u64 {
+        self.values().iter().sum()
+    }
+}
+
+impl From<[u64; 6]> for ByCause {
+    fn from([kernel_thread, higher_class, interrupt, steal, floor, rota]: [u64; 6]) -> ByCause {
+        ByCause { kernel_thread, higher_class, interrupt, steal, floor, rota }
+    }
+}
+
+/// One CPU. Parts are of the window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CpuStatus {
+    /// Its number.
+    pub cpu: u32,
+    /// The table that it enacts.
+    pub generation: u64,
+    /// Rounds in which it saw two tables: always 0.
+    pub mixed: u64,
+    /// The part with nothing to run.
+    pub idle: f64,
+    /// The part given to background tenants.
+    pub background: f64,
+    /// The part given to the second level and to shared tenants.
+    pub second_level: f64,
+    /// Time taken from tenants since the scheduler was loaded, in ns.
+    pub lost_ns: ByCause,
+}
