@@ -26,7 +26,7 @@ use rota_table::Certified;
 use crate::planning::{Grants, Proposer, propose};
 use crate::status::{SpareStatus, State};
 use admission::Admission;
-pub use event::{Action, Event};
+pub use event::{Action, Change, Event};
 use told::Told;
 
 /// Changes within this time go into one plan.

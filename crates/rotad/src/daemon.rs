@@ -16,26 +16,15 @@ use nix::time::{ClockId, clock_gettime};
 use rota_host::{Discovery, Sighting, topology, tree};
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model};
-use rota_rules::accounts::{Accounts, Reading, absent};
-use rota_rules::background::Spread;
-use rota_rules::life::{Action, Event, Life};
-use rota_rules::status::Status;
-use rota_rules::{ACCOUNTS_NS, RETRY_NS, capacity};
+use rota_rules::life::{Action, Event};
+use rota_rules::{Chore, Command, Driver, Job, capacity};
 use rota_sched::Scheduler;
 
-use crate::enactor::Enactor;
+use crate::installer::Installer;
 use crate::log::say;
 use crate::server::{Server, ask};
 use crate::{metrics, sources};
 
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// How often vCPU threads are looked for, and whether the scheduler still runs: neither can be waited for.
-const THREADS_NS: u64 = SECOND_NS / 4;
-/// How often the tree of cgroups is read anew, in case that inotify missed something.
-const RESCAN_NS: u64 = 10 * SECOND_NS;
-/// An edit counts when nothing has happened to the files for so long: half a file, or one of two, is no edit.
-const EDIT_NS: u64 = SECOND_NS / 10;
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
 const HOTPLUG: Duration = Duration::from_secs(2);
 
@@ -93,11 +82,11 @@ fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
 }
 
 /// Sessions, one after the other, until one ends for another reason than that the CPUs have changed.
-fn run_on<E: Enactor>(
+fn run_on<S: Installer>(
     machine: &Machine,
     options: &Options,
     stop: BorrowedFd,
-    mut start: impl FnMut(&Model) -> Result<E>,
+    mut start: impl FnMut(&Model) -> Result<S>,
 ) -> Result<(), Failure> {
     // Before anything is started: a second daemon, or a wrong configuration, disturbs nothing.
     let (_, model) = load(machine, &options.config).map_err(Failure::Usage)?;
@@ -165,29 +154,7 @@ fn check_cpus(machine: &Machine, model: &Model) -> Result<()> {
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
-    now.tv_sec() as u64 * SECOND_NS + now.tv_nsec() as u64
-}
-
-/// Something that is done again and again.
-#[derive(Debug)]
-struct Every {
-    period_ns: u64,
-    next_ns: u64,
-}
-
-impl Every {
-    fn new(period_ns: u64) -> Every {
-        Every { period_ns, next_ns: 0 }
-    }
-
-    /// Whether it is time; if so, the next time is a period from now.
-    fn is_due(&mut self, now_ns: u64) -> bool {
-        let due = self.next_ns <= now_ns;
-        if due {
-            self.next_ns = now_ns + self.period_ns;
-        }
-        due
-    }
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 /// What the life cycle is told of a sighting.
@@ -206,32 +173,25 @@ enum Ended {
 }
 
 /// From the scheduler's start to its end. Dropping it detaches the scheduler.
-struct Session<'a, E> {
+struct Session<'a, S> {
     machine: &'a Machine,
     config: &'a Path,
     server: &'a Server,
-    scheduler: E,
-    started_ns: u64,
-    life: Life,
+    scheduler: S,
+    driver: Driver,
     discovery: Discovery,
     watch: sources::Watch,
     sources: Vec<Source>,
-    edited_ns: Option<u64>,
     edit_refused: Option<String>,
-    accounts: Accounts,
-    spread: Spread,
     is_ready: bool,
-    threads: Every,
-    counters: Every,
-    rescan: Every,
 }
 
-impl<'a, E: Enactor> Session<'a, E> {
+impl<'a, S: Installer> Session<'a, S> {
     fn start(
         machine: &'a Machine,
         options: &'a Options,
         server: &'a Server,
-        start: &mut impl FnMut(&Model) -> Result<E>,
+        start: &mut impl FnMut(&Model) -> Result<S>,
     ) -> Result<Self> {
         let config = options.config.as_path();
         // Watched before it is read, so that no edit slips through.
@@ -253,30 +213,23 @@ impl<'a, E: Enactor> Session<'a, E> {
                 model.host.housekeeping.to_string()
             }
         ));
-        let started_ns = now_ns();
-        let life = Life::new(started_ns, model);
+        let driver = Driver::new(now_ns(), model, &Job::ALL);
+        let (edit_refused, is_ready) = (None, false);
         let mut session = Session {
             machine,
             config,
             server,
             scheduler,
-            started_ns,
-            life,
+            driver,
             discovery,
             watch,
             sources,
-            edited_ns: None,
-            edit_refused: None,
-            accounts: Accounts::default(),
-            spread: Spread::default(),
-            is_ready: false,
-            threads: Every::new(THREADS_NS),
-            counters: Every::new(ACCOUNTS_NS),
-            rescan: Every::new(RESCAN_NS),
+            edit_refused,
+            is_ready,
         };
-        session.feed(Event::Tick);
-        session.discovery.scan_vms(session.life.model());
+        session.discovery.scan_vms(session.driver.model());
         session.look();
+        session.find_threads();
         Ok(session)
     }
 
@@ -286,7 +239,7 @@ impl<'a, E: Enactor> Session<'a, E> {
                 return Ok(Ended::Exited(reason));
             }
             self.do_what_is_due()?;
-            if !self.is_ready && self.life.is_settled() {
+            if !self.is_ready && self.driver.is_settled() {
                 self.is_ready = true;
                 say("ready");
             }
@@ -298,22 +251,20 @@ impl<'a, E: Enactor> Session<'a, E> {
                 self.look();
             }
             if config && self.watch.changed()? {
-                self.edited_ns = Some(now_ns());
+                self.driver.edited(now_ns());
             }
             if asked {
-                self.read_accounts();
-                self.server.answer(|| self.status());
+                self.count();
+                let status = || self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone());
+                self.server.answer(status);
             }
         }
     }
 
     /// Waits for a request to stop, cgroups, configuration, a client, or the next thing that is due.
     fn wait(&self, stop: BorrowedFd) -> Result<[bool; 4]> {
-        let due = [self.threads.next_ns, self.counters.next_ns, self.rescan.next_ns];
-        let edited_ns = self.edited_ns.map(|edited_ns| edited_ns + EDIT_NS);
-        let due_ns = due.into_iter().chain(self.life.deadline_ns()).chain(edited_ns).min().unwrap_or(0);
         // Rounded up: a deadline that is almost there is not worth a turn that finds nothing due.
-        let timeout_ms = due_ns.saturating_sub(now_ns()).div_ceil(1_000_000);
+        let timeout_ms = self.driver.due_ns().saturating_sub(now_ns()).div_ceil(1_000_000);
         let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
         let mut fds = [stop, self.discovery.as_fd(), self.watch.as_fd(), self.server.as_fd()]
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -325,44 +276,74 @@ impl<'a, E: Enactor> Session<'a, E> {
     }
 
     fn do_what_is_due(&mut self) -> Result<()> {
-        if self.rescan.is_due(now_ns()) && self.discovery.rescan()? {
-            self.look();
-        }
-        if self.counters.is_due(now_ns()) {
-            self.read_accounts();
-            self.spread_background();
-            if let Err(error) = self.scheduler.look_again() {
-                say(&format!("waiting threads could not be looked at again: {error:#}"));
+        while let Some(command) = self.driver.next(now_ns()) {
+            match command {
+                Command::Act(action) => self.act(action),
+                Command::Spread(ring) => {
+                    or_say("background threads are not spread anew", self.scheduler.spread_background(&ring));
+                }
+                Command::Do(chore) => self.do_chore(chore)?,
             }
-            if self.discovery.scan_vms(self.life.model()) {
-                self.look();
-            }
-        }
-        if self.threads.is_due(now_ns()) {
-            for sighting in self.discovery.scan_threads() {
-                self.feed(event(sighting));
-            }
-        }
-        if self.edited_ns.take_if(|edited_ns| *edited_ns + EDIT_NS <= now_ns()).is_some() {
-            self.reconfigure();
-        }
-        if self.life.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns()) {
-            self.feed(Event::Tick);
         }
         Ok(())
     }
 
-    /// Tells the life cycle who came and who went.
-    fn look(&mut self) {
-        let (sightings, lines) = self.discovery.look(self.life.model());
-        lines.iter().for_each(|line| say(line));
-        for sighting in sightings {
-            self.feed(event(sighting));
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Tell(change) => {
+                or_say("the scheduler does not take a change", self.scheduler.change(&change));
+            }
+            Action::Install(table) => {
+                let outcome = self.scheduler.install(table);
+                self.driver.installed(now_ns(), outcome);
+            }
+            Action::Say(line) => say(&line),
         }
     }
 
+    fn do_chore(&mut self, chore: Chore) -> Result<()> {
+        match chore {
+            Chore::Count => self.count(),
+            Chore::LookAgain => {
+                or_say("waiting threads are not looked at again", self.scheduler.look_again())
+            }
+            Chore::FindVms => {
+                if self.discovery.scan_vms(self.driver.model()) {
+                    self.look();
+                }
+            }
+            Chore::FindThreads => self.find_threads(),
+            Chore::Rescan => {
+                if self.discovery.rescan()? {
+                    self.look();
+                }
+            }
+            Chore::Configure => self.reconfigure()?,
+        }
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        match self.scheduler.read(now_ns()) {
+            Ok(reading) => self.driver.counted(reading),
+            Err(error) => say(&format!("the scheduler's counters cannot be read: {error:#}")),
+        }
+    }
+
+    /// Tells the rules who came and who went.
+    fn look(&mut self) {
+        let (sightings, lines) = self.discovery.look(self.driver.model());
+        lines.iter().for_each(|line| say(line));
+        sightings.into_iter().for_each(|sighting| self.driver.tell(event(sighting)));
+    }
+
+    fn find_threads(&mut self) {
+        let sightings = self.discovery.scan_threads();
+        sightings.into_iter().for_each(|sighting| self.driver.tell(event(sighting)));
+    }
+
     /// Reads the configuration anew. One that is wrong changes nothing.
-    fn reconfigure(&mut self) {
+    fn reconfigure(&mut self) -> Result<()> {
         let loaded = load(self.machine, self.config)
             .and_then(|(sources, model)| check_cpus(self.machine, &model).map(|()| (sources, model)));
         self.edit_refused = None;
@@ -370,13 +351,14 @@ impl<'a, E: Enactor> Session<'a, E> {
             Ok((sources, _)) if sources == self.sources => {}
             Ok((sources, model)) => {
                 say("configuration read");
-                self.feed(Event::Configured(model.clone()));
-                if *self.life.model() == model {
+                self.driver.tell(Event::Configured(model.clone()));
+                self.do_what_is_due()?;
+                if *self.driver.model() == model {
                     self.sources = sources;
                 } else {
                     self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
                 }
-                self.discovery.scan_vms(self.life.model());
+                self.discovery.scan_vms(self.driver.model());
                 self.look();
             }
             Err(error) => {
@@ -384,91 +366,13 @@ impl<'a, E: Enactor> Session<'a, E> {
                 self.edit_refused = Some(format!("{error:#}"));
             }
         }
+        Ok(())
     }
+}
 
-    /// Gives an event to the life cycle and carries out what follows from it.
-    fn feed(&mut self, event: Event) {
-        let mut event = Some(event);
-        while let Some(next) = event.take() {
-            for action in self.life.step(now_ns(), next) {
-                event = self.carry_out(action).or(event);
-            }
-        }
-    }
-
-    fn carry_out(&mut self, action: Action) -> Option<Event> {
-        let scheduler = &mut self.scheduler;
-        let result = match action {
-            Action::Set(spec) => scheduler.tenant_set(&spec),
-            Action::Remove(id) => scheduler.tenant_remove(id),
-            Action::Bind { cgroup, id } => scheduler.cgroup_bind(cgroup, id),
-            Action::Unbind { cgroup } => scheduler.cgroup_unbind(cgroup),
-            Action::BindThread { tid, id, index } => scheduler.vcpu_thread_bind(tid, id, index),
-            Action::UnbindThread { tid } => scheduler.vcpu_thread_unbind(tid),
-            Action::Install(table) => {
-                return Some(match scheduler.install(table) {
-                    Ok(installed) => Event::Installed {
-                        generation: installed.generation,
-                        adopted_at_ns: installed.adopted_at_ns,
-                    },
-                    Err(error) => {
-                        Event::NotInstalled { reason: format!("{error:#}"), retry_at_ns: now_ns() + RETRY_NS }
-                    }
-                });
-            }
-            Action::Say(line) => {
-                say(&line);
-                Ok(())
-            }
-        };
-        if let Err(error) = result {
-            say(&format!("the scheduler does not take a change: {error:#}"));
-        }
-        None
-    }
-
-    fn read_accounts(&mut self) {
-        let read = || -> Result<_> {
-            Ok((self.scheduler.queues()?, self.scheduler.cpus()?, self.scheduler.lags()?))
-        };
-        match read() {
-            Ok((queues, cpus, lags)) => {
-                let reading = Reading { at_ns: now_ns(), queues, cpus, lags };
-                let missed = self.accounts.update(reading, self.life.tenants());
-                missed.iter().for_each(|line| say(line));
-            }
-            Err(error) => say(&format!("the scheduler's counters cannot be read: {error:#}")),
-        }
-    }
-
-    fn spread_background(&mut self) {
-        let cpus = self.life.model().host.tenant_cpus();
-        let mut left = self.accounts.left();
-        left.retain(|(cpu, _)| cpus.contains(*cpu));
-        if let Some(ring) = self.spread.update(&left)
-            && let Err(error) = self.scheduler.spread_background(ring)
-        {
-            say(&format!("background threads could not be spread anew: {error:#}"));
-        }
-    }
-
-    fn status(&self) -> Status {
-        let (generation, table_length_ns) = self.life.table();
-        let mut tenants = self.accounts.tenants(self.life.tenants());
-        let here: std::collections::BTreeSet<&str> =
-            self.life.tenants().map(|view| view.tenant.name.as_str()).collect();
-        let configured = self.life.model().tenants.iter();
-        tenants.extend(configured.filter(|tenant| !here.contains(tenant.name.as_str())).map(absent));
-        Status {
-            pid: std::process::id(),
-            up_s: (now_ns() - self.started_ns) as f64 / SECOND_NS as f64,
-            generation,
-            table_length_ns,
-            window_s: self.accounts.window_ns() as f64 / SECOND_NS as f64,
-            edit_refused: self.edit_refused.clone(),
-            tenants,
-            cpus: self.accounts.cpus(),
-            spares: self.life.spares(),
-        }
+/// What the scheduler refuses is said, and the daemon goes on.
+fn or_say(what: &str, result: Result<()>) {
+    if let Err(error) = result {
+        say(&format!("{what}: {error:#}"));
     }
 }

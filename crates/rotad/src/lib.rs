@@ -7,7 +7,7 @@
 //! and every tenant runs on.
 
 mod daemon;
-mod enactor;
+mod installer;
 mod log;
 pub mod metrics;
 pub mod server;

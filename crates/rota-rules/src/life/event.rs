@@ -51,7 +51,18 @@ pub enum Event {
 /// Something to do, in this order.
 #[derive(Debug)]
 pub enum Action {
-    /// Tell the scheduler about a tenant.
+    /// Tell the scheduler.
+    Tell(Change),
+    /// Publish a table, then answer with [`Event::Installed`] or [`Event::NotInstalled`].
+    Install(Certified),
+    /// Tell the operator.
+    Say(String),
+}
+
+/// What the scheduler is told.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// A tenant is here, or is another than before.
     Set(TenantSpec),
     /// Forget a tenant.
     Remove(TenantId),
@@ -81,8 +92,4 @@ pub enum Action {
         /// The thread.
         tid: i32,
     },
-    /// Publish a table, then answer with [`Event::Installed`] or [`Event::NotInstalled`].
-    Install(Certified),
-    /// Tell the operator.
-    Say(String),
 }

@@ -43,30 +43,30 @@ impl Record {
         let mut promoted = Vec::new();
         for action in actions {
             match action {
-                Action::Set(spec) => {
+                Action::Tell(Change::Set(spec)) => {
                     if matches!(spec.class, Class::Reserved(_)) {
                         promoted.push(spec.id);
                     }
                     self.specs.insert(spec.id, spec);
                 }
-                Action::Remove(id) => {
+                Action::Tell(Change::Remove(id)) => {
                     assert!(!self.mentioned(id), "tenant {id} is removed while a table has slots for it");
                     assert!(!self.cgroups.values().any(|owner| *owner == id), "its cgroup is still bound");
                     assert!(!self.threads.values().any(|(owner, _)| *owner == id), "its threads are bound");
                     assert!(self.specs.remove(&id).is_some());
                 }
-                Action::Bind { cgroup, id } => {
+                Action::Tell(Change::Bind { cgroup, id }) => {
                     assert!(self.specs.contains_key(&id), "a cgroup is bound to a tenant that is not there");
                     assert_eq!(self.cgroups.insert(cgroup, id), None, "a cgroup is bound twice");
                 }
-                Action::Unbind { cgroup } => assert!(self.cgroups.remove(&cgroup).is_some()),
-                Action::BindThread { tid, id, index } => {
+                Action::Tell(Change::Unbind { cgroup }) => assert!(self.cgroups.remove(&cgroup).is_some()),
+                Action::Tell(Change::BindThread { tid, id, index }) => {
                     let spec = &self.specs[&id];
                     assert_eq!(spec.kind, TenantKind::Vm);
                     assert!(index < spec.vcpus);
                     assert_eq!(self.threads.insert(tid, (id, index)), None, "a thread is bound twice");
                 }
-                Action::UnbindThread { tid } => assert!(self.threads.remove(&tid).is_some()),
+                Action::Tell(Change::UnbindThread { tid }) => assert!(self.threads.remove(&tid).is_some()),
                 Action::Install(table) => {
                     assert!(self.next.is_none(), "a table is installed while another is on its way");
                     self.install(&table);
@@ -404,7 +404,9 @@ fn a_table_that_was_not_installed_is_tried_again() {
     let actions = world.life.step(20 * MS, Event::Tick);
     assert!(matches!(actions.last(), Some(Action::Install(_))));
     // The rest of the actions was carried out, the table was not taken.
-    let rest = actions.into_iter().filter(|action| !matches!(action, Action::Set(_) | Action::Install(_)));
+    let rest = actions
+        .into_iter()
+        .filter(|action| !matches!(action, Action::Tell(Change::Set(_)) | Action::Install(_)));
     world.record.enact(rest.collect());
     let event = Event::NotInstalled { reason: "busy".into(), retry_at_ns: 50 * MS };
     world.event(event);

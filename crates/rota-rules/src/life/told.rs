@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rota_model::TenantId;
 use rota_sched::TenantSpec;
 
-use super::Action;
+use super::{Action, Change};
 
 /// What the scheduler was told about a tenant.
 #[derive(Clone, Debug, Default)]
@@ -20,23 +20,25 @@ pub struct Told {
 pub fn tell(id: TenantId, told: &Told, shall: &Told, actions: &mut Vec<Action>) {
     for (&tid, index) in &told.threads {
         if shall.threads.get(&tid) != Some(index) {
-            actions.push(Action::UnbindThread { tid });
+            actions.push(Action::Tell(Change::UnbindThread { tid }));
         }
     }
     if let Some(cgroup) = told.cgroup.filter(|cgroup| shall.cgroup != Some(*cgroup)) {
-        actions.push(Action::Unbind { cgroup });
+        actions.push(Action::Tell(Change::Unbind { cgroup }));
     }
     match &shall.spec {
-        Some(spec) if told.spec.as_ref() != Some(spec) => actions.push(Action::Set(spec.clone())),
-        None if told.spec.is_some() => actions.push(Action::Remove(id)),
+        Some(spec) if told.spec.as_ref() != Some(spec) => {
+            actions.push(Action::Tell(Change::Set(spec.clone())))
+        }
+        None if told.spec.is_some() => actions.push(Action::Tell(Change::Remove(id))),
         _ => {}
     }
     if let Some(cgroup) = shall.cgroup.filter(|cgroup| told.cgroup != Some(*cgroup)) {
-        actions.push(Action::Bind { cgroup, id });
+        actions.push(Action::Tell(Change::Bind { cgroup, id }));
     }
     for (&tid, &index) in &shall.threads {
         if told.threads.get(&tid) != Some(&index) {
-            actions.push(Action::BindThread { tid, id, index });
+            actions.push(Action::Tell(Change::BindThread { tid, id, index }));
         }
     }
 }

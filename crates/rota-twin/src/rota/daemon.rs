@@ -1,15 +1,12 @@
-//! The daemon's part: its rules for tenants that come, change and go ([`rota_rules::life`]), carried out on the simulated
-//! machine. What it does takes no time, but for what it waits for: a table's buffer, and the time at which a table
-//! holds.
+//! The daemon on the simulated machine: the real one's rules ([`rota_rules::Driver`]), carried out on the model. What
+//! it does takes no time, but for what it waits for: a table's buffer, and the time at which a table holds.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
+use anyhow::Result;
 use rota_model::Model;
-use rota_rules::accounts::{Accounts, Reading};
-use rota_rules::background::Spread;
-use rota_rules::life::{Action, Event, Life};
-use rota_rules::{ACCOUNTS_NS, RETRY_NS};
+use rota_rules::life::{Action, Event};
+use rota_rules::{Chore, Command, Driver, Enactor, Job};
 use rota_sched::{Published, Scheduler};
 use rota_table::Certified;
 
@@ -26,40 +23,28 @@ enum Install {
 
 /// The daemon.
 pub struct Daemon {
-    life: Life,
-    accounts: Accounts,
-    spread: Spread,
-    /// What has happened while it waited.
-    events: VecDeque<Event>,
+    driver: Driver,
     install: Option<Install>,
-    accounts_due_ns: u64,
     said: Vec<String>,
     journal: Option<Journal>,
 }
 
 impl Daemon {
+    /// Who simulates tells of tenants and threads, so nothing is looked for.
     pub fn new(now_ns: u64, model: Model, journal: Option<Journal>) -> Daemon {
-        Daemon {
-            life: Life::new(now_ns, model),
-            accounts: Accounts::default(),
-            spread: Spread::default(),
-            events: VecDeque::from([Event::Tick]),
-            install: None,
-            accounts_due_ns: now_ns + ACCOUNTS_NS,
-            said: Vec::new(),
-            journal,
-        }
+        let driver = Driver::new(now_ns, model, &[Job::COUNTERS]);
+        Daemon { driver, install: None, said: Vec::new(), journal }
     }
 
-    fn note(&self, now_ns: u64, deed: Option<Deed>) {
-        if let (Some(journal), Some(deed)) = (&self.journal, deed) {
-            journal.borrow_mut().push((now_ns, deed));
+    fn note(&self, now_ns: u64, deed: impl FnOnce() -> Deed) {
+        if let Some(journal) = &self.journal {
+            journal.borrow_mut().push((now_ns, deed()));
         }
     }
 
     /// Whether everything that has happened is in a table that holds.
     pub fn is_settled(&self) -> bool {
-        self.life.is_settled() && self.install.is_none() && self.events.is_empty()
+        self.driver.is_settled() && self.install.is_none()
     }
 
     pub fn said(&self) -> &[String] {
@@ -67,7 +52,7 @@ impl Daemon {
     }
 
     pub fn tell(&mut self, event: Event) {
-        self.events.push_back(event);
+        self.driver.tell(event);
     }
 
     /// Does what is due. Returns when something is due next.
@@ -76,98 +61,71 @@ impl Daemon {
             if let Some(until_ns) = self.go_on_installing(scheduler, now_ns) {
                 return until_ns;
             }
-            if self.accounts_due_ns <= now_ns {
-                self.accounts_due_ns = now_ns + ACCOUNTS_NS;
-                self.read_accounts(scheduler, now_ns);
-            }
-            let is_due = self.life.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= now_ns);
-            let tick = is_due.then_some(Event::Tick);
-            let Some(event) = self.events.pop_front().or(tick) else { break };
-            for action in self.life.step(now_ns, event) {
-                self.carry_out(scheduler, now_ns, action);
-            }
+            let Some(command) = self.driver.next(now_ns) else { return self.driver.due_ns() };
+            self.carry_out(scheduler, now_ns, command);
         }
-        self.life
-            .deadline_ns()
-            .map_or(self.accounts_due_ns, |deadline_ns| deadline_ns.min(self.accounts_due_ns))
     }
 
     /// Until when there is nothing to do but wait, if a table is being installed.
     fn go_on_installing(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64) -> Option<u64> {
-        if let Some(Install::Waits(_)) = self.install
-            && scheduler.ready_ns() > now_ns
-        {
-            return Some(scheduler.ready_ns());
-        }
-        let outcome = match self.install.take()? {
-            Install::Waits(table) => {
-                let kept = self.journal.as_ref().map(|_| Rc::new(table.clone()));
-                scheduler.publish(table).map(|published| {
-                    self.note(now_ns, kept.map(|table| Deed::Table(published.from_ns, table)));
-                    Install::Published(published)
-                })
+        match self.install.take()? {
+            Install::Waits(table) if scheduler.ready_ns() > now_ns => {
+                self.install = Some(Install::Waits(table));
+                Some(scheduler.ready_ns())
             }
-            Install::Published(published) if published.from_ns > now_ns => Ok(Install::Published(published)),
-            Install::Published(published) => match scheduler.settle(published) {
-                Ok(installed) => {
-                    self.note(now_ns, Some(Deed::Settled));
-                    let (generation, adopted_at_ns) = (installed.generation, installed.adopted_at_ns);
-                    self.events.push_front(Event::Installed { generation, adopted_at_ns });
-                    return None;
+            Install::Waits(table) => match self.publish(scheduler, now_ns, table) {
+                Ok(published) => {
+                    let until_ns = published.from_ns;
+                    self.install = Some(Install::Published(published));
+                    Some(until_ns)
                 }
-                Err(error) => Err(error),
+                Err(error) => {
+                    self.driver.installed(now_ns, Err(error));
+                    None
+                }
             },
-        };
-        match outcome {
-            Ok(install) => {
-                let Install::Published(published) = &install else { return None };
+            Install::Published(published) if published.from_ns > now_ns => {
                 let until_ns = published.from_ns;
-                self.install = Some(install);
+                self.install = Some(Install::Published(published));
                 Some(until_ns)
             }
-            Err(error) => {
-                let (reason, retry_at_ns) = (format!("{error:#}"), now_ns + RETRY_NS);
-                self.events.push_front(Event::NotInstalled { reason, retry_at_ns });
+            Install::Published(published) => {
+                let settled = scheduler.settle(published);
+                if settled.is_ok() {
+                    self.note(now_ns, || Deed::Settled);
+                }
+                self.driver.installed(now_ns, settled);
                 None
             }
         }
     }
 
-    fn carry_out(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64, action: Action) {
-        self.note(now_ns, Deed::of(&action));
-        let result = match action {
-            Action::Set(spec) => scheduler.tenant_set(&spec),
-            Action::Remove(id) => scheduler.tenant_remove(id),
-            Action::Bind { cgroup, id } => scheduler.cgroup_bind(cgroup, id),
-            Action::Unbind { cgroup } => scheduler.cgroup_unbind(cgroup),
-            Action::BindThread { tid, id, index } => scheduler.vcpu_thread_bind(tid, id, index),
-            Action::UnbindThread { tid } => scheduler.vcpu_thread_unbind(tid),
-            Action::Install(table) => {
-                self.install = Some(Install::Waits(table));
-                Ok(())
-            }
-            Action::Say(line) => {
-                self.said.push(line);
-                Ok(())
-            }
-        };
-        if let Err(error) = result {
-            self.said.push(format!("the scheduler does not take a change: {error:#}"));
+    fn publish(&self, scheduler: &mut Scheduler<Side>, now_ns: u64, table: Certified) -> Result<Published> {
+        let kept = self.journal.as_ref().map(|_| Rc::new(table.clone()));
+        let published = scheduler.publish(table)?;
+        if let Some(table) = kept {
+            self.note(now_ns, || Deed::Table(published.from_ns, table));
         }
+        Ok(published)
     }
 
-    fn read_accounts(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64) {
-        let expected = "the model's maps can be read";
-        let (queues, cpus) = (scheduler.queues().expect(expected), scheduler.cpus().expect(expected));
-        let reading = Reading { at_ns: now_ns, queues, cpus, lags: scheduler.lags().expect(expected) };
-        let missed = self.accounts.update(reading, self.life.tenants());
-        self.said.extend(missed);
-        let cpus = self.life.model().host.tenant_cpus();
-        let mut left = self.accounts.left();
-        left.retain(|(cpu, _)| cpus.contains(*cpu));
-        if let Some(ring) = self.spread.update(&left) {
-            scheduler.spread_background(ring).expect("the ring has a CPU");
+    fn carry_out(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64, command: Command) {
+        let can = "the model's maps can be read, and its programs run";
+        match command {
+            Command::Act(Action::Tell(change)) => {
+                self.note(now_ns, || Deed::of(&change));
+                if let Err(error) = scheduler.change(&change) {
+                    self.said.push(format!("the scheduler does not take a change: {error:#}"));
+                }
+            }
+            Command::Act(Action::Install(table)) => self.install = Some(Install::Waits(table)),
+            Command::Act(Action::Say(line)) => self.said.push(line),
+            Command::Spread(ring) => scheduler.spread_background(&ring).expect(can),
+            Command::Do(Chore::Count) => self.driver.counted(scheduler.read(now_ns).expect(can)),
+            Command::Do(Chore::LookAgain) => Enactor::look_again(scheduler).expect(can),
+            Command::Do(Chore::FindVms | Chore::FindThreads | Chore::Rescan | Chore::Configure) => {
+                unreachable!("the model has neither files nor processes, and no job to look at them")
+            }
         }
-        scheduler.look_again().expect("the model's programs run");
     }
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use rota_model::TenantId;
-use rota_rules::life::Action;
+use rota_rules::life::Change;
 use rota_sched::TenantSpec;
 use rota_sim::CgroupId;
 use rota_table::Certified;
@@ -37,16 +37,15 @@ pub enum Deed {
 pub type Journal = Rc<RefCell<Vec<(u64, Deed)>>>;
 
 impl Deed {
-    /// What an action of the daemon comes to, if it is the scheduler's business at once.
-    pub(super) fn of(action: &Action) -> Option<Deed> {
-        Some(match *action {
-            Action::Set(ref spec) => Deed::Set(spec.clone()),
-            Action::Remove(id) => Deed::Removed(id),
-            Action::Bind { cgroup, id } => Deed::Bound(native::cgroup_number(cgroup), id),
-            Action::Unbind { cgroup } => Deed::Unbound(native::cgroup_number(cgroup)),
-            Action::BindThread { tid, id, index } => Deed::Thread(tid, id, index),
-            Action::UnbindThread { tid } => Deed::NoThread(tid),
-            Action::Install(_) | Action::Say(_) => return None,
-        })
+    /// What a change of the daemon's comes to.
+    pub(super) fn of(change: &Change) -> Deed {
+        match *change {
+            Change::Set(ref spec) => Deed::Set(spec.clone()),
+            Change::Remove(id) => Deed::Removed(id),
+            Change::Bind { cgroup, id } => Deed::Bound(native::cgroup_number(cgroup), id),
+            Change::Unbind { cgroup } => Deed::Unbound(native::cgroup_number(cgroup)),
+            Change::BindThread { tid, id, index } => Deed::Thread(tid, id, index),
+            Change::UnbindThread { tid } => Deed::NoThread(tid),
+        }
     }
 }

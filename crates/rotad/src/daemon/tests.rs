@@ -14,7 +14,7 @@ use rota_table::Certified;
 
 use super::*;
 use crate::server::ask;
-use rota_rules::status::State;
+use rota_rules::status::{State, Status};
 
 /// What the scheduler was told. A table comes into force at once.
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct Recorder {
     exits: Rc<mpsc::Receiver<String>>,
 }
 
-impl Enactor for Recorder {
+impl rota_rules::Enactor for Recorder {
     fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
         self.told.borrow_mut().specs.insert(spec.id, spec.clone());
         Ok(())
@@ -62,11 +62,6 @@ impl Enactor for Recorder {
     fn vcpu_thread_unbind(&self, tid: i32) -> Result<()> {
         self.told.borrow_mut().threads.remove(&tid);
         Ok(())
-    }
-
-    fn install(&mut self, _: Certified) -> Result<Installed> {
-        self.told.borrow_mut().generation += 1;
-        Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
     fn look_again(&self) -> Result<()> {
@@ -118,6 +113,13 @@ impl Enactor for Recorder {
         let told = self.told.borrow();
         let shared = told.specs.values().filter(|spec| matches!(spec.class, Class::Shared { .. }));
         Ok(shared.map(|spec| (spec.id, i64::from(spec.id))).collect())
+    }
+}
+
+impl Installer for Recorder {
+    fn install(&mut self, _: Certified) -> Result<Installed> {
+        self.told.borrow_mut().generation += 1;
+        Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
     fn exited(&self) -> Option<String> {

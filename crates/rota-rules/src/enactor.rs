@@ -1,14 +1,19 @@
-//! What the daemon asks of the scheduler. The one that matters is [`rota_sched::Scheduler`]; the life cycle is tested
-//! against a record of what was asked.
+//! What the rules ask of the scheduler.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use rota_model::TenantId;
-use rota_sched::{CpuAccount, Installed, QueueAccount, Scheduler, TenantSpec};
-use rota_table::Certified;
+use rota_sched::{CpuAccount, Kernel, QueueAccount, Scheduler, TenantSpec};
 
-/// Enacts tables and keeps accounts.
+use crate::accounts::Reading;
+use crate::life::Change;
+
+/// Is told about tenants, and has counted. On a real host and on a simulated one it is the [`Scheduler`]; the daemon's
+/// tests have a record of what was asked.
+///
+/// # Errors
+/// Each method fails if the scheduler refuses.
 pub trait Enactor {
     /// Adds a tenant, or changes it.
     fn tenant_set(&self, spec: &TenantSpec) -> Result<()>;
@@ -22,11 +27,9 @@ pub trait Enactor {
     fn vcpu_thread_bind(&self, tid: i32, id: TenantId, index: u32) -> Result<()>;
     /// It is what it was before.
     fn vcpu_thread_unbind(&self, tid: i32) -> Result<()>;
-    /// Installs a table. All CPUs adopt it at one time, which the answer tells.
-    fn install(&mut self, table: Certified) -> Result<Installed>;
     /// The CPUs over which background threads are spread, each as often as it shall carry one.
     fn spread_background(&self, cpus: &[u32]) -> Result<()>;
-    /// Sends threads that were being queued as tenants changed to where they belong: to be called now and then.
+    /// Sends threads that were being queued as tenants changed to where they belong.
     fn look_again(&self) -> Result<()>;
     /// What the queues have counted.
     fn queues(&self) -> Result<Vec<QueueAccount>>;
@@ -34,11 +37,26 @@ pub trait Enactor {
     fn cpus(&self) -> Result<Vec<CpuAccount>>;
     /// How far each shared tenant is behind what is fair now, in ns of CPU time.
     fn lags(&self) -> Result<BTreeMap<TenantId, i64>>;
-    /// Why the kernel has thrown the scheduler out, once it has.
-    fn exited(&self) -> Option<String>;
+
+    /// Makes one change.
+    fn change(&self, change: &Change) -> Result<()> {
+        match *change {
+            Change::Set(ref spec) => self.tenant_set(spec),
+            Change::Remove(id) => self.tenant_remove(id),
+            Change::Bind { cgroup, id } => self.cgroup_bind(cgroup, id),
+            Change::Unbind { cgroup } => self.cgroup_unbind(cgroup),
+            Change::BindThread { tid, id, index } => self.vcpu_thread_bind(tid, id, index),
+            Change::UnbindThread { tid } => self.vcpu_thread_unbind(tid),
+        }
+    }
+
+    /// All that was counted until `now_ns`, CLOCK_MONOTONIC.
+    fn read(&self, now_ns: u64) -> Result<Reading> {
+        Ok(Reading { at_ns: now_ns, queues: self.queues()?, cpus: self.cpus()?, lags: self.lags()? })
+    }
 }
 
-impl Enactor for Scheduler {
+impl<K: Kernel> Enactor for Scheduler<K> {
     fn tenant_set(&self, spec: &TenantSpec) -> Result<()> {
         self.tenant_set(spec)
     }
@@ -63,10 +81,6 @@ impl Enactor for Scheduler {
         self.vcpu_thread_unbind(tid)
     }
 
-    fn install(&mut self, table: Certified) -> Result<Installed> {
-        self.install(table)
-    }
-
     fn spread_background(&self, cpus: &[u32]) -> Result<()> {
         self.spread_background(cpus)
     }
@@ -85,9 +99,5 @@ impl Enactor for Scheduler {
 
     fn lags(&self) -> Result<BTreeMap<TenantId, i64>> {
         self.lags()
-    }
-
-    fn exited(&self) -> Option<String> {
-        self.exited()
     }
 }

@@ -1,0 +1,25 @@
+//! The scheduler as the daemon needs it: it also installs tables, and ends. The daemon's tests have a record of what it
+//! was asked.
+
+use anyhow::Result;
+use rota_rules::Enactor;
+use rota_sched::{Installed, Scheduler};
+use rota_table::Certified;
+
+/// Installs tables, and says when it has ended.
+pub trait Installer: Enactor {
+    /// Installs a table, and waits until it holds. All CPUs adopt it at one time, which the answer tells.
+    fn install(&mut self, table: Certified) -> Result<Installed>;
+    /// Why the kernel has thrown the scheduler out, once it has.
+    fn exited(&self) -> Option<String>;
+}
+
+impl Installer for Scheduler {
+    fn install(&mut self, table: Certified) -> Result<Installed> {
+        self.install(table)
+    }
+
+    fn exited(&self) -> Option<String> {
+        self.exited()
+    }
+}
