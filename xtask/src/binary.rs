@@ -2,7 +2,7 @@
 //! other's and the time of each test is known.
 
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write, pipe};
+use std::io::{BufRead, BufReader, pipe};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -62,19 +62,19 @@ fn one_built(message: &str) -> Option<Binary> {
     })
 }
 
-/// Runs all and counts their tests.
+/// Runs all and counts their tests; what they write goes to `show`.
 ///
 /// # Errors
 ///
 /// A binary cannot be started or read.
-pub fn run_all(binaries: Vec<Binary>, how: Run) -> Result<Tally> {
+pub fn run_all(binaries: Vec<Binary>, how: Run, show: &(impl Fn(&[u8]) + Sync)) -> Result<Tally> {
     let at_once = how.at_once.min(binaries.len());
     let left = Mutex::new(VecDeque::from(binaries));
     let next = || left.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let worker = || -> Result<Tally> {
         let mut tally = Tally::default();
         while let Some(binary) = next() {
-            tally.add(binary.run(how).with_context(|| format!("running {}", binary.path.display()))?);
+            tally.add(binary.run(how, show).with_context(|| format!("running {}", binary.path.display()))?);
         }
         Ok(tally)
     };
@@ -89,7 +89,7 @@ pub fn run_all(binaries: Vec<Binary>, how: Run) -> Result<Tally> {
 }
 
 impl Binary {
-    fn run(&self, how: Run) -> Result<Tally> {
+    fn run(&self, how: Run, show: &impl Fn(&[u8])) -> Result<Tally> {
         let mut command = Command::new(&self.path);
         command
             .args(how.arguments)
@@ -106,11 +106,11 @@ impl Binary {
             reader.line(&String::from_utf8_lossy(line));
             said.extend(line);
             if how.live {
-                let _ = std::io::stdout().lock().write_all(&said);
+                show(&said);
                 said.clear();
             }
         })?;
-        std::io::stdout().lock().write_all(&said)?;
+        show(&said);
         let mut tally = reader.finish();
         if !succeeded && tally.failed.is_empty() {
             tally.failed.push(format!("{}: ended as if it had failed", self.name));
@@ -182,7 +182,7 @@ mod tests {
             script(&folder, "crash", "kill -9 $$"),
             script(&folder, "liar", &(result(1) + "; exit 1")),
         ];
-        let tally = run_all(binaries, NONE);
+        let tally = run_all(binaries, NONE, &|_| {});
         std::fs::remove_dir_all(&folder).expect("it is ours");
         let mut tally = tally.expect("all are run");
         tally.failed.sort();

@@ -1,5 +1,6 @@
 //! The steps of `cargo xtask test` and of `cargo xtask quick`: in order, with one summary at the end.
 
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -147,7 +148,7 @@ fn run_step(step: &Step) -> Result<Outcome> {
             build = Some(started.elapsed());
             let binaries = binary::built(&String::from_utf8_lossy(&output.stdout));
             match output.status.success() {
-                true => (true, binary::run_all(binaries, how)?),
+                true => (true, binary::run_all(binaries, how, &show)?),
                 false => (false, Tally::default()),
             }
         }
@@ -184,6 +185,11 @@ fn judge(step: &Step, succeeded: bool, tests: Tally) -> Tally {
         tally.failed.push(format!("{}: no test ran", step.name));
     }
     tally
+}
+
+/// Passes on what a test binary writes. Whoever reads may have gone.
+fn show(said: &[u8]) {
+    let _ = std::io::stdout().lock().write_all(said);
 }
 
 #[cfg(test)]
