@@ -12,6 +12,7 @@ mod capacity;
 mod driver;
 mod enactor;
 pub mod life;
+pub mod measures;
 pub mod planning;
 pub mod status;
 

@@ -17,6 +17,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use rota_rules::measures::{self, Kind, Measure, Value};
 use rota_rules::status::{ByCause, Status, TenantStatus};
 
 /// A client has so long for its request, and as long again to take the answer.
@@ -118,115 +119,57 @@ pub fn text(status: &Status) -> String {
 #[derive(Debug)]
 struct Metrics(Status);
 
-/// A metric's samples: for each its labels and its value.
-type Samples<'a, V> = Vec<(Vec<(&'static str, &'a str)>, V)>;
-
 impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        self.service(&mut encoder)?;
-        self.promises(&mut encoder)?;
-        self.cpus(&mut encoder)
-    }
-}
-
-impl Metrics {
-    /// The tenants that are here.
-    fn tenants(&self) -> impl Iterator<Item = &TenantStatus> {
-        self.0.tenants.iter().filter(|tenant| tenant.id.is_some())
-    }
-
-    /// One sample for each tenant that has such a value.
-    fn each<V>(&self, value: impl Fn(&TenantStatus) -> Option<V>) -> Samples<'_, V> {
-        let sample = |tenant| Some((tenant_labels(tenant), value(tenant)?));
-        self.tenants().filter_map(sample).collect()
-    }
-
-    fn service(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let lag = "CPU time that a shared tenant is behind what is fair now; negative if it is ahead";
-        let lags = self.each(|tenant| tenant.lag_ns.map(|ns| ns as f64 / 1e9));
-        gauge(encoder, "tenant_lag", lag, Some(&Unit::Seconds), lags)?;
-        let used = self.each(|tenant| Some(seconds(tenant.used_ns)));
-        counter(encoder, "tenant_cpu", "CPU time used since the tenant came", Some(&Unit::Seconds), used)?;
-        let promised = "Guaranteed share of a reserved tenant, in CPUs";
-        gauge(encoder, "tenant_promised_cpus", promised, None, self.each(|tenant| tenant.promised))?;
-        let received = "CPUs received in the last seconds";
-        gauge(encoder, "tenant_received_cpus", received, None, self.each(|tenant| Some(tenant.received)))
-    }
-
-    fn promises(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let longest = "The longest time in which one of the tenant's threads would have run and none did";
-        let blackouts = self.each(|tenant| Some(seconds(tenant.blackout_max_ns)));
-        gauge(encoder, "tenant_blackout_max", longest, Some(&Unit::Seconds), blackouts)?;
-        let bounds = self.each(|tenant| tenant.bound_ns.map(seconds));
-        gauge(encoder, "tenant_blackout_bound", "The promised bound of it", Some(&Unit::Seconds), bounds)?;
-        let missed = "Blackouts beyond the bound, by what took most of the time";
-        let mut samples: Samples<'_, u64> = Vec::new();
-        for tenant in self.tenants().filter(|tenant| tenant.bound_ns.is_some()) {
-            for (cause, count) in ByCause::NAMES.iter().zip(tenant.missed_by_cause.values()) {
-                let mut labels = tenant_labels(tenant);
-                labels.push(("cause", cause));
-                samples.push((labels, count));
-            }
+        let here = || self.0.tenants.iter().filter(|tenant| tenant.id.is_some());
+        let tenants: Vec<_> = here().map(|tenant| (tenant, tenant_labels(tenant))).collect();
+        for measure in measures::TENANT {
+            family(&mut encoder, measure, &tenants)?;
         }
-        counter(encoder, "tenant_missed_promises", missed, None, samples)
-    }
-
-    fn cpus(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let names: Vec<String> = self.0.cpus.iter().map(|cpu| cpu.cpu.to_string()).collect();
-        let each = |value: Vec<f64>| -> Samples<'_, f64> {
-            names.iter().map(|name| vec![("cpu", name.as_str())]).zip(value).collect()
-        };
-        let idle = each(self.0.cpus.iter().map(|cpu| cpu.idle).collect());
-        let help = "The part of the last seconds with nothing to run";
-        gauge(encoder, "cpu_idle_ratio", help, None, idle)?;
-        let generations = each(self.0.cpus.iter().map(|cpu| cpu.generation as f64).collect());
-        gauge(encoder, "cpu_table_generation", "The table that the CPU enacts", None, generations)
+        let labels = names.iter().map(|name| vec![("cpu", name.as_str())]);
+        let cpus: Vec<_> = self.0.cpus.iter().zip(labels).collect();
+        for measure in measures::CPU {
+            family(&mut encoder, measure, &cpus)?;
+        }
+        Ok(())
     }
 }
 
-fn tenant_labels(tenant: &TenantStatus) -> Vec<(&'static str, &str)> {
+/// What tells a metric's samples apart.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+fn tenant_labels(tenant: &TenantStatus) -> Labels<'_> {
     vec![("tenant", &tenant.name), ("class", &tenant.class)]
 }
 
-fn seconds(ns: u64) -> f64 {
-    ns as f64 / 1e9
-}
-
-fn gauge(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    unit: Option<&Unit>,
-    samples: Samples<'_, f64>,
-) -> fmt::Result {
-    family(encoder, name, help, unit, MetricType::Gauge, samples, ConstGauge::new)
-}
-
-fn counter<V>(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    unit: Option<&Unit>,
-    samples: Samples<'_, V>,
-) -> fmt::Result
-where
-    ConstCounter<V>: EncodeMetric,
-{
-    family(encoder, name, help, unit, MetricType::Counter, samples, ConstCounter::new)
-}
-
-fn family<V, M: EncodeMetric>(
-    encoder: &mut DescriptorEncoder,
-    name: &str,
-    help: &str,
-    unit: Option<&Unit>,
-    kind: MetricType,
-    samples: Samples<'_, V>,
-    metric: impl Fn(V) -> M,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, unit, kind)?;
-    for (labels, value) in samples {
-        metric(value).encode(family.encode_family(&labels)?)?;
+/// The samples of a measure, one for each tenant or CPU that has it, or one for each cause.
+fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, Labels<'_>)]) -> fmt::Result {
+    let unit = measure.in_seconds.then_some(&Unit::Seconds);
+    let kind = match measure.kind {
+        Kind::Gauge => MetricType::Gauge,
+        Kind::Counter => MetricType::Counter,
+    };
+    let mut family = encoder.encode_descriptor(measure.name, measure.help, unit, kind)?;
+    let mut sample = |labels: &Labels<'_>, value: f64| {
+        let metric = family.encode_family(labels)?;
+        match measure.kind {
+            Kind::Gauge => ConstGauge::new(value).encode(metric),
+            Kind::Counter => ConstCounter::new(value).encode(metric),
+        }
+    };
+    for (one, labels) in all {
+        match (measure.value)(one) {
+            Value::None => {}
+            Value::One(value) => sample(labels, value)?,
+            Value::ByCause(values) => {
+                for (cause, value) in ByCause::NAMES.iter().zip(values) {
+                    let mut labels = labels.clone();
+                    labels.push(("cause", cause));
+                    sample(&labels, value)?;
+                }
+            }
+        }
     }
     Ok(())
 }
@@ -256,6 +199,8 @@ mod tests {
         (web.promised, web.received, web.used_ns) = (Some(0.5), 0.25, 1_500_000_000);
         (web.blackout_max_ns, web.bound_ns) = (25_000_000, Some(20_000_000));
         (web.missed, web.missed_by_cause.interrupt) = (2, 2);
+        (web.wanted, web.lost_ns.steal, web.runnable) = (0.5, 250_000_000, 3);
+        (web.dispatches, web.migrations) = (9, 4);
         let mut batch = tenant("odd \"name\"", "shared", Some(2));
         batch.lag_ns = Some(-1_250_000);
         let cpu = CpuStatus {
@@ -289,17 +234,40 @@ rota_tenant_cpu_seconds_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_promised_cpus{tenant="web",class="reserved"} 0.5
 rota_tenant_received_cpus{tenant="web",class="reserved"} 0.25
 rota_tenant_received_cpus{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_wanted_ratio{tenant="web",class="reserved"} 0.5
+rota_tenant_wanted_ratio{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_blackout_max_seconds{tenant="web",class="reserved"} 0.025
 rota_tenant_blackout_max_seconds{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_blackout_bound_seconds{tenant="web",class="reserved"} 0.02
-rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="kernel threads"} 0
-rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="higher scheduling classes"} 0
-rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="interrupts"} 2
-rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="host steal"} 0
-rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="the floor"} 0
-rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="rota itself"} 0
+rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="kernel threads"} 0.0
+rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="higher scheduling classes"} 0.0
+rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="interrupts"} 2.0
+rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="host steal"} 0.0
+rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="the floor"} 0.0
+rota_tenant_missed_promises_total{tenant="web",class="reserved",cause="rota itself"} 0.0
+rota_tenant_lost_seconds_total{tenant="web",class="reserved",cause="kernel threads"} 0.0
+rota_tenant_lost_seconds_total{tenant="web",class="reserved",cause="higher scheduling classes"} 0.0
+rota_tenant_lost_seconds_total{tenant="web",class="reserved",cause="interrupts"} 0.0
+rota_tenant_lost_seconds_total{tenant="web",class="reserved",cause="host steal"} 0.25
+rota_tenant_lost_seconds_total{tenant="web",class="reserved",cause="the floor"} 0.0
+rota_tenant_lost_seconds_total{tenant="web",class="reserved",cause="rota itself"} 0.0
+rota_tenant_dispatches_total{tenant="web",class="reserved"} 9.0
+rota_tenant_dispatches_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_migrations_total{tenant="web",class="reserved"} 4.0
+rota_tenant_migrations_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_runnable_threads{tenant="web",class="reserved"} 3.0
+rota_tenant_runnable_threads{tenant="odd \"name\"",class="shared"} 0.0
 rota_cpu_idle_ratio{cpu="3"} 0.75
+rota_cpu_background_ratio{cpu="3"} 0.0
+rota_cpu_second_level_ratio{cpu="3"} 0.0
+rota_cpu_lost_seconds_total{cpu="3",cause="kernel threads"} 0.0
+rota_cpu_lost_seconds_total{cpu="3",cause="higher scheduling classes"} 0.0
+rota_cpu_lost_seconds_total{cpu="3",cause="interrupts"} 0.0
+rota_cpu_lost_seconds_total{cpu="3",cause="host steal"} 0.0
+rota_cpu_lost_seconds_total{cpu="3",cause="the floor"} 0.0
+rota_cpu_lost_seconds_total{cpu="3",cause="rota itself"} 0.0
 rota_cpu_table_generation{cpu="3"} 7.0
+rota_cpu_mixed_rounds_total{cpu="3"} 0.0
 "#;
         let text = text(&status());
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
