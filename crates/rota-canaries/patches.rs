@@ -49,7 +49,7 @@ pub static PATCHES: [Patch; 5] = [
         name: "weight",
         about: "all tenants with a weight have the same",
         file: "shares.bpf.h",
-        text: "\treturn ns * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE);\n",
+        text: "\treturn vtime_of(ns, tenant->weight ?: ROTA_WEIGHT_ONE);\n",
         spoilt: "\t(void)tenant;\n\treturn ns;\n",
     },
 ];

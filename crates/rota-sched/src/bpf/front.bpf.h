@@ -145,7 +145,7 @@ static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, s
 	if (!is_restricted(p) || vtime_before(t->finish, clock))
 		return clock;
 	latest = clock + fair_threads(tenant, f) * weighted(tenant, ROTA_FAIR_SLICE_NS);
-	return vtime_before(latest, t->finish) ? latest : t->finish;
+	return min_vtime(latest, t->finish);
 }
 
 /* The service of one that may not run everywhere ends. */

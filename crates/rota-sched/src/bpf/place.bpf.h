@@ -130,9 +130,9 @@ static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx 
 	if (line_kind(dsq) == ROTA_LINE_PINNED)
 		return t->queued_since ?: now;
 	if (line_kind(t->waits_in) == ROTA_LINE_BACKGROUND)
-		return vtime_before(last, t->tag) ? last : t->tag;
+		return min_vtime(last, t->tag);
 	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
-	t->tag = vtime_before(last, q->fair_vtime) ? last : q->fair_vtime;
+	t->tag = min_vtime(last, q->fair_vtime);
 	return t->tag;
 }
 

@@ -11,6 +11,7 @@
 #define ROTA_SHARES_BPF_H
 
 #include "clock.bpf.h"
+#include "state.bpf.h"
 
 static __always_inline struct fair_ctx *fair_ctx(u32 tenant)
 {
@@ -40,7 +41,7 @@ static __always_inline u32 fair_threads(const struct rota_tenant *tenant, const 
 /* So much service, in the tenant's virtual time. */
 static __always_inline u64 weighted(const struct rota_tenant *tenant, u64 ns)
 {
-	return ns * ROTA_WEIGHT_ONE / (tenant->weight ?: ROTA_WEIGHT_ONE);
+	return vtime_of(ns, tenant->weight ?: ROTA_WEIGHT_ONE);
 }
 
 static __always_inline bool is_shared_tenant(const struct rota_tenant *tenant)

@@ -36,13 +36,10 @@ static __always_inline u64 quantum(u32 siblings)
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {
 	u64 weight = p->scx.weight ?: 1;
-	u64 last = q->vtime + ROTA_QUANTUM_NS * ROTA_WEIGHT_ONE / weight;
 
 	if (t->last_cpu == ROTA_NONE && !t->queued_since)
-		t->vtime = q->vtime + ROTA_NEWCOMER_NS * ROTA_WEIGHT_ONE / weight;
-	else if (vtime_before(last, t->vtime))
-		t->vtime = last;
-	t->vtime = max_vtime(t->vtime, q->vtime - ROTA_QUANTUM_NS);
+		t->vtime = q->vtime + vtime_of(ROTA_NEWCOMER_NS, weight);
+	t->vtime = vtime_within(t->vtime, q->vtime, ROTA_QUANTUM_NS, vtime_of(ROTA_QUANTUM_NS, weight));
 	return t->vtime;
 }
 

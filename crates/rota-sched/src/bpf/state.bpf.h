@@ -419,10 +419,4 @@ static __always_inline u64 min_time(u64 a, u64 b)
 	return a < b ? a : b;
 }
 
-/* Virtual times: they start anywhere, and one a little before zero is before zero. */
-static __always_inline u64 max_vtime(u64 a, u64 b)
-{
-	return (s64)(a - b) < 0 ? b : a;
-}
-
 #endif /* ROTA_STATE_BPF_H */
