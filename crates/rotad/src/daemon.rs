@@ -227,6 +227,7 @@ impl<'a, S: Installer> Session<'a, S> {
             edit_refused,
             is_ready,
         };
+        session.count(); // the account begins with the scheduler, not with the first job
         session.discovery.scan_vms(session.driver.model());
         session.look();
         session.find_threads();
