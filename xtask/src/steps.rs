@@ -69,17 +69,7 @@ const STEPS: &[Step] = &[
         name: "quick",
         selected: &[Selection::Quick],
         // Unit tests, among them the project's rules; the explorer of races; a few of the farm's seeds.
-        arguments: &[
-            "test",
-            "--workspace",
-            "--locked",
-            "--lib",
-            "--bins",
-            "--test",
-            "races",
-            "--test",
-            "farm",
-        ],
+        arguments: &["test", "--workspace", "--locked", "--lib", "--bins", "--test", "it", "--test", "farm"],
         work: Work::Binaries(Run { environment: &[("ROTA_SEEDS", "0-4")], ..RUN }),
     },
     Step {
