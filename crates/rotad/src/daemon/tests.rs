@@ -199,7 +199,8 @@ fn tenant<'a>(status: &'a Status, name: &str) -> &'a rota_rules::status::TenantS
 #[test]
 fn tenants_come_change_and_go() {
     let daemon = Running::start(&web(0.2));
-    daemon.wait("an empty host", |status| tenant(status, "web").state == State::Absent);
+    let first = daemon.wait("an empty host", |status| tenant(status, "web").state == State::Absent);
+    assert!(first.window_s > 0.0, "the counters were read before anybody asked");
 
     let cgroup = daemon.path("cgroup/machine.slice/web");
     fs::create_dir(&cgroup).unwrap();
