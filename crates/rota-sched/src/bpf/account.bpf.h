@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Accounts: who ran for how long, how long each queue's blackouts were, and what was lost in a slot to whom. An account
- * changes nothing by which the scheduler decides.
+ * Accounts: which queue was served for how long, how long its blackouts were, and what was lost in a slot, by cause. Of
+ * all that is kept here only the counts of a queue's threads are decided by.
  *
  * A *turn* is the time from when a task (or its account) starts on a CPU to when it ends there. A *blackout* of a queue
  * is a time in which one of its threads would run and none does. Time is *lost* when a slot's owner would run and

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The moments in the lives of threads and CPUs: one function a moment, one call a listener. The accounts were the first
- * to listen; what looks at the scheduler in another way gets a file of its own, and a call here.
+ * The moments in the lives of threads and CPUs: one function a moment, one call a listener. The accounts listen, and
+ * the charges of a turn. What looks at the scheduler in another way gets a file of its own, and a call here.
  *
  *   wants    a thread would run from now on
  *   starts   it starts on a CPU
