@@ -1,4 +1,4 @@
-//! How many events the simulator goes through in a second, on one core: `cargo bench -p rota-sim`.
+//! How many events the simulator goes through in a second, on one core: `cargo bench -p rota-scenario`.
 //!
 //! Hosts of 2, 48 and 1,024 CPUs, one of them for the system; on each of the others four tenants that are promised a
 //! fifth of a CPU within 20 ms, each a server with an open loop at that load. And 48 VMs on 12 CPUs, of which a minute

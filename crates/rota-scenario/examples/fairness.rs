@@ -1,4 +1,4 @@
-//! What parallel programs get of their fair share: `cargo run -p rota-sim --example fairness`.
+//! What parallel programs get of their fair share: `cargo run -p rota-scenario --example fairness`.
 //!
 //! A program of as many threads as CPUs that synchronises by a barrier, a mutex, a condition variable or a pipeline,
 //! beside as many hogs as CPUs, or beside another such program, under each policy. The experiment is that of Zhao et

@@ -118,7 +118,7 @@ fn report(differences: &mut [Difference]) {
     println!("largest in time: {} ms in {WINDOW_MS} ms", most_ns / MS);
 }
 
-/// `ROTA_FAIR_SCENARIOS=10000 cargo test --release -p rota-sim --test fairness compare -- --nocapture` says how near
+/// `ROTA_FAIR_SCENARIOS=10000 cargo test --release -p rota-scenario --test it compare -- --nocapture` says how near
 /// it is, and how near it has been so far.
 #[test]
 fn rota_serves_as_the_definition_does() {
