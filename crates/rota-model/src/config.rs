@@ -39,6 +39,10 @@
 //! | `exclusive_cores` | nobody else runs on the siblings of its CPUs, `false` by default; reserved only, on a host with housekeeping CPUs |
 //! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`; `{i}` as in `name` |
 //!
+//! A `match` is a whole name, never a pattern. `cgroup` is a path below the mount point of cgroups; what has a `\` in it
+//! stands in single quotes. `unit` is a unit of the system's manager: one of a user's is matched by its cgroup.
+//! `container` is an id in lower case, or its first 12 characters or more; a container's name is in no cgroup.
+//!
 //! Durations are strings with a unit: `"20ms"`, `"1.5s"`; `ns`, `us`, `ms` or `s`.
 //!
 //! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is reserved and uncapped,

@@ -180,8 +180,8 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             text += &match match_kind {
                 0 => format!("match = {{ cgroup = \"machine.slice/{name}/x\\\\x2d\" }}\n"),
                 1 => format!("match.vm = \"cloud-hypervisor:{name}\"\n"),
-                2 => format!("match = {{ unit = \"{name}.service\" }}\n"),
-                3 => format!("[tenant.match]\ncontainer = \"0123456789ab{number}-{template}\"\n"),
+                2 => format!("match = {{ unit = \"{name}x.service\" }}\n"),
+                3 => format!("[tenant.match]\ncontainer = \"0123456789ab{number}f{template}\"\n"),
                 _ => String::new(),
             };
             let made = (0..count.unwrap_or(1)).map(|i| {
@@ -190,8 +190,8 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
                 let matcher = match match_kind {
                     0 => Some(Match::Cgroup(format!("machine.slice/{name}/x\\x2d"))),
                     1 => Some(Match::Vm { vmm: "cloud-hypervisor".to_owned(), name: name.clone() }),
-                    2 => Some(Match::Unit(format!("{name}.service"))),
-                    3 => Some(Match::Container(format!("0123456789ab{number}-{i}"))),
+                    2 => Some(Match::Unit(format!("{name}x.service"))),
+                    3 => Some(Match::Container(format!("0123456789ab{number}f{i}"))),
                     _ => None,
                 };
                 Tenant {

@@ -16,8 +16,25 @@ const VMMS: [&str; 3] = ["qemu", "firecracker", "cloud-hypervisor"];
 /// The types of systemd units that processes run in.
 const UNIT_TYPES: [&str; 6] = ["service", "scope", "slice", "socket", "mount", "swap"];
 
-/// A path's limit in Linux.
+/// A path's limit in Linux, and that of each name in it.
 const PATH_MAX: usize = 4095;
+const NAME_MAX: usize = 255;
+
+/// Where cgroups are mounted, as people copy it into a path: the longer first.
+const MOUNT_POINTS: [&str; 2] = ["sys/fs/cgroup/unified", "sys/fs/cgroup"];
+
+/// How the machines of libvirt's drivers are named, escapes undone.
+const LIBVIRT: [&str; 3] = ["qemu-", "lxc-", "ch-"];
+
+/// The longest id that Firecracker takes.
+const FIRECRACKER_ID_MAX: usize = 64;
+
+/// How much of a container's id is enough, and how much there is.
+const ID_MIN: usize = 12;
+const ID_MAX: usize = 64;
+
+/// What to write for a pattern.
+const WHOLE: &str = "write one whole name, or for several that are numbered {i} and a count";
 
 /// Reads the `match` of a tenant; none if it is absent or wrong.
 pub(super) fn read(tenant: &Table, indexed: bool, errors: &mut Errors) -> Option<Match> {
@@ -25,7 +42,7 @@ pub(super) fn read(tenant: &Table, indexed: bool, errors: &mut Errors) -> Option
     table.refuse_unknown(&KEYS, errors);
     let found: Vec<&str> = KEYS.into_iter().filter(|key| table.has(key)).collect();
     match found[..] {
-        [key] => table.read(key, errors, |value| one(key, value, indexed)),
+        [key] => table.read(key, errors, |value| one(&table, key, value, indexed)),
         [] if table.is_empty() => {
             errors.push(tenant.error("match", format!("says nothing; write one of {}", KEYS.join(", "))));
             None
@@ -48,11 +65,20 @@ pub(super) fn fill(matcher: &Match, fill: impl Fn(&str) -> String) -> Match {
     }
 }
 
-fn one(key: &str, value: &DeValue, indexed: bool) -> Result<Match, String> {
+fn one(table: &Table, key: &str, value: &DeValue, indexed: bool) -> Result<Match, String> {
     let text = value::text(value, "one in quotes")?;
     matches_count(text, indexed)?;
+    if loses_escape(table.written(key)) {
+        return Err(format!(
+            "\\x and two digits are one character in double quotes, so this is {}; write it in single quotes",
+            quote(text)
+        ));
+    }
     if text.len() > PATH_MAX || text.chars().any(char::is_control) {
         return Err(format!("{} is too long or has control characters; write a plain name", quote(text)));
+    }
+    if text.trim() != text {
+        return Err(format!("{} begins or ends with a space; write {}", quote(text), quote(text.trim())));
     }
     match key {
         "cgroup" => cgroup(text),
@@ -62,43 +88,155 @@ fn one(key: &str, value: &DeValue, indexed: bool) -> Result<Match, String> {
     }
 }
 
+/// Whether a value as the file has it is in double quotes and has an escape of systemd's, as `\x2d`.
+fn loses_escape(written: &str) -> bool {
+    let mut characters = written.chars();
+    let in_double_quotes = characters.next() == Some('"');
+    // What follows a backslash is no backslash of its own.
+    let mut escapes = std::iter::from_fn(|| characters.find(|c| *c == '\\').and_then(|_| characters.next()));
+    in_double_quotes && escapes.any(|escaped| escaped == 'x')
+}
+
 fn cgroup(path: &str) -> Result<Match, String> {
+    let shown = quote(path);
+    let below = path.trim_matches('/');
+    if let Some(mend) = MOUNT_POINTS.iter().find_map(|point| below.strip_prefix(point)?.strip_prefix('/')) {
+        return Err(format!("{shown} begins with the mount point of cgroups; write {}", quote(mend)));
+    }
     if path.split('/').any(|part| ["", ".", ".."].contains(&part)) {
         return Err(format!(
-            "{} is no path below the root of cgroups; write e.g. \"machine.slice/web\", without / at its ends",
-            quote(path)
+            "{shown} is no path below the root of cgroups; write e.g. \"machine.slice/web\", without / at its ends"
         ));
     }
+    if path.contains(['*', '?', '[']) {
+        return Err(format!("{shown} is a pattern, and a tenant is one cgroup; {WHOLE}"));
+    }
+    if let Some(part) = path.split('/').find(|part| part.len() > NAME_MAX) {
+        return Err(format!(
+            "{} is longer than a cgroup's name can be, {NAME_MAX} bytes; write that of an existing one",
+            quote(part)
+        ));
+    }
+    path.split('/').try_for_each(escaped_machine)?;
     Ok(Match::Cgroup(path.to_owned()))
+}
+
+/// Libvirt writes `\x2d` for each `-` of a machine's name into the name of its scope.
+fn escaped_machine(unit: &str) -> Result<(), String> {
+    let machine = unit.strip_prefix("machine-").and_then(|rest| rest.strip_suffix(".scope"));
+    match machine.filter(|name| LIBVIRT.iter().any(|driver| name.starts_with(driver))) {
+        Some(name) => Err(format!(
+            "{} is not what libvirt names a scope; write 'machine-{}.scope' in single quotes, or match the vm",
+            quote(unit),
+            name.replace('-', "\\x2d")
+        )),
+        None => Ok(()),
+    }
 }
 
 fn vm(text: &str) -> Result<Match, String> {
     let fail = |wrong: &str| Err(format!("{} {wrong}; write e.g. \"qemu:web\"", quote(text)));
-    match text.split_once(':') {
-        None => fail("has no monitor"),
+    let (vmm, name) = match text.split_once(':') {
+        None => return fail("has no monitor"),
         Some((vmm, _)) if !VMMS.contains(&vmm) => {
-            Err(format!("{} is no known monitor; write one of {}", quote(vmm), VMMS.join(", ")))
+            return Err(format!("{} is no known monitor; write one of {}", quote(vmm), VMMS.join(", ")));
         }
-        Some((_, "")) => fail("has no name"),
-        Some((vmm, name)) => Ok(Match::Vm { vmm: vmm.to_owned(), name: name.to_owned() }),
+        Some((_, "")) => return fail("has no name"),
+        Some(parts) => parts,
+    };
+    if name.contains(['*', '?']) {
+        return Err(format!("{} is a pattern, and a tenant is one VM; {WHOLE}", quote(text)));
     }
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if vmm == "firecracker"
+        && (name.len() > FIRECRACKER_ID_MAX || !name.replace(INDEX, "0").chars().all(plain))
+    {
+        return Err(format!(
+            "{} is no id that Firecracker takes; write its --id, up to {FIRECRACKER_ID_MAX} letters, digits and -",
+            quote(name)
+        ));
+    }
+    if vmm == "cloud-hypervisor" && name.contains('/') {
+        let file = name.rsplit('/').next().unwrap_or(name);
+        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+        return Err(format!(
+            "{} is a path; write the name of its --api-socket without folder and extension: {}",
+            quote(name),
+            quote(&format!("{vmm}:{stem}"))
+        ));
+    }
+    Ok(Match::Vm { vmm: vmm.to_owned(), name: name.to_owned() })
 }
 
 fn unit(text: &str) -> Result<Match, String> {
-    match text.rsplit_once('.') {
-        Some((name, kind)) if !name.is_empty() && !text.contains('/') && UNIT_TYPES.contains(&kind) => {
-            Ok(Match::Unit(text.to_owned()))
-        }
-        _ => Err(format!("{} is no unit that runs processes; write e.g. \"redis.service\"", quote(text))),
+    let shown = quote(text);
+    if text.contains(['*', '?', '[']) {
+        return Err(format!("{shown} is a pattern, and a tenant is one unit; {WHOLE}"));
     }
+    let (name, kind) = text.rsplit_once('.').unwrap_or((text, ""));
+    if name.is_empty() || text.contains('/') || !UNIT_TYPES.contains(&kind) {
+        return Err(format!("{shown} is no unit that runs processes; write e.g. \"redis.service\""));
+    }
+    if text == "-.slice" {
+        return Err(format!("{shown} is the whole machine; write a slice below it, e.g. \"batch.slice\""));
+    }
+    if name.ends_with('@') {
+        return Err(format!("{shown} is a template that never runs itself; write e.g. \"{name}1.{kind}\""));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
+    if let Some(bad) = text.replace(INDEX, "0").chars().find(|c| !plain(*c)) {
+        return Err(format!(
+            "{shown} has the character {bad:?}, which systemd escapes; write what `systemctl` shows, in single quotes"
+        ));
+    }
+    if text.len() > NAME_MAX {
+        return Err(format!(
+            "{shown} is longer than a unit's name can be; write at most {NAME_MAX} characters"
+        ));
+    }
+    escaped_machine(text)?;
+    Ok(Match::Unit(text.to_owned()))
 }
 
-/// Ids are hexadecimal with Docker and Podman; containerd's callers choose them, within these characters.
+/// Ids are lower-case hexadecimal with Docker, Podman and Kubernetes. Another id is a part of a cgroup's path at most.
 fn container(id: &str) -> Result<Match, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let shortest = id.replace(INDEX, "0");
-    if shortest.len() < 12 || !shortest.chars().all(plain) {
-        return Err(format!("{} is no container id; write at least 12 characters of it", quote(id)));
+    let shown = quote(id);
+    let filled = id.replace(INDEX, "0");
+    if filled.len() >= ID_MIN && filled.len() <= ID_MAX && filled.chars().all(is_id) {
+        return Ok(Match::Container(id.to_owned()));
     }
-    Ok(Match::Container(id.to_owned()))
+    let lower = id.to_ascii_lowercase();
+    let within = lower.strip_suffix(".scope").unwrap_or(&lower);
+    let within = within.rsplit(|c: char| !is_id(c)).next().unwrap_or_default();
+    Err(match within.len() {
+        ID_MIN..=ID_MAX => {
+            format!("{shown} is not how a container's cgroup has its id; write {}", quote(within))
+        }
+        _ if filled.chars().all(is_id) => {
+            format!("{shown} is no container id; write at least {ID_MIN} of its {ID_MAX} characters")
+        }
+        _ => format!(
+            "{shown} is no container id, which has the characters 0-9 and a-f only; write the id that belongs to this \
+             name, or match its cgroup"
+        ),
+    })
+}
+
+fn is_id(c: char) -> bool {
+    matches!(c, '0'..='9' | 'a'..='f')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_double_quotes_lose_escapes() {
+        for written in [r#""a\x2db""#, r#""a\\\x2d""#, r#""""a\x2d""""#] {
+            assert!(loses_escape(written), "{written}");
+        }
+        for written in [r"'a\x2db'", r#""a\\x2db""#, r#""axb""#, r#""a\""#, "", "5"] {
+            assert!(!loses_escape(written), "{written}");
+        }
+    }
 }

@@ -31,6 +31,11 @@ impl<'a> Table<'a> {
         self.entries.get(key)
     }
 
+    /// The value of `key` as the file has it, quotes included; nothing if it is absent.
+    pub(super) fn written(&self, key: &str) -> &'a str {
+        self.get(key).and_then(|value| self.file.text.get(value.span())).unwrap_or_default()
+    }
+
     /// Whether `key` is there.
     pub fn has(&self, key: &str) -> bool {
         self.get(key).is_some()

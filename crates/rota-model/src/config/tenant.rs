@@ -8,7 +8,7 @@ use super::error::Errors;
 use super::matcher;
 use super::table::Table;
 use super::{VCPUS_MAX, value};
-use crate::{Class, CpuSet, Host, Match, Reservation, Tenant, quote};
+use crate::{Class, CpuSet, Host, Match, Reservation, Share, Tenant, quote};
 
 const KEYS: [&str; 12] = [
     "name",
@@ -85,9 +85,9 @@ impl<'a> Tenants<'a> {
         let exclusive_cores = table
             .read("exclusive_cores", errors, |value| exclusive_cores(value, affinity.as_ref(), self.host));
         let matcher = matcher::read(table, indexed, errors);
-        let class = class(table, errors);
-        let (name, class) = (name?, class?);
         let vcpus = vcpus.unwrap_or(1);
+        let class = class(table, vcpus, errors);
+        let (name, class) = (name?, class?);
         Some(Template {
             count: count.unwrap_or(1),
             tenant: Tenant {
@@ -243,8 +243,8 @@ fn exclusive_cores(value: &DeValue, affinity: Option<&CpuSet>, host: Option<&Hos
 }
 
 /// The class with the keys that belong to it.
-fn class(table: &Table, errors: &mut Errors) -> Option<Class> {
-    let share = table.read("share", errors, value::share);
+fn class(table: &Table, vcpus: u32, errors: &mut Errors) -> Option<Class> {
+    let share = table.read("share", errors, |value| share(value, vcpus));
     let latency_ns = table.read("latency", errors, value::latency);
     let capped = table.read("capped", errors, value::truth).unwrap_or(false);
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
@@ -266,6 +266,19 @@ fn class(table: &Table, errors: &mut Errors) -> Option<Class> {
         "shared" => Some(Class::Shared { weight }),
         _ => Some(Class::Background),
     }
+}
+
+/// What each vCPU is promised. More than one CPU is what several of them have.
+fn share(value: &DeValue, vcpus: u32) -> Result<Share, String> {
+    let cpus = value::number(value).filter(|cpus| 1.0 < *cpus && *cpus <= f64::from(CpuSet::LIMIT));
+    let Some(cpus) = cpus else { return value::share(value) };
+    let vcpus = f64::from(vcpus).max(cpus.ceil());
+    let each = (cpus / vcpus * 1e4).round() / 1e4;
+    Err(format!(
+        "{} is more than one CPU, and a share is what each vCPU has of one; write e.g. vcpus = {vcpus} and share = \
+         {each}, or a fraction as 0.25",
+        value::show(value)
+    ))
 }
 
 fn class_name(table: &Table, errors: &mut Errors) -> Option<&'static str> {

@@ -87,7 +87,8 @@ pub(super) fn latency(value: &DeValue) -> Result<u64, String> {
     }
 }
 
-fn number(value: &DeValue) -> Option<f64> {
+/// A number with or without a fraction.
+pub(super) fn number(value: &DeValue) -> Option<f64> {
     match value {
         DeValue::Float(number) => number.as_str().parse().ok(),
         DeValue::Integer(number) => {
