@@ -2,6 +2,7 @@
 
 mod gather;
 mod host;
+mod load;
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,9 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytemuck::{Pod, Zeroable};
-use libbpf_rs::{
-    Link, MapCore, MapFlags, Object, ObjectBuilder, ProgramInput, RingBuffer, RingBufferBuilder,
-};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ProgramInput, RingBuffer, RingBufferBuilder};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Uid;
 use rota_model::Model;
@@ -85,7 +84,7 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// Without root, without BTF in the kernel, without cgroups of version 2.
+    /// Without root, without cgroups of version 2, without something in the kernel, which is named.
     pub fn start(model: &Model, configured: bool) -> Result<Recorder> {
         ensure!(Uid::effective().is_root(), "only root can record; use sudo");
         ensure!(
@@ -93,10 +92,7 @@ impl Recorder {
             "the kernel does not describe its types: {BTF} is missing; boot one built with CONFIG_DEBUG_INFO_BTF"
         );
         let tenants = Tenants::find(model, configured)?;
-        let object = ObjectBuilder::default()
-            .open_memory(&PROGRAM.0)
-            .and_then(|object| object.load())
-            .context("the kernel refuses the recorder's BPF program; it needs Linux 6.12 or newer")?;
+        let object = load::load(&PROGRAM.0)?;
         let mut links = Vec::new();
         for program in object.progs_mut().filter(|program| program.name() != LOOK) {
             let name = program.name().to_string_lossy().into_owned();
