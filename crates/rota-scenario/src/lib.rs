@@ -71,7 +71,7 @@ use rota_sim::{Costs, CpuId, CpuMask, Device, DeviceId, Guest, Policy, Program, 
 
 pub use programs::Work;
 use replay::Load;
-pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome};
+pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome, WATCHDOG_NS};
 
 /// What is simulated.
 #[derive(Debug)]

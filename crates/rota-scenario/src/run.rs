@@ -93,8 +93,8 @@ pub const INTERVALS: u64 = 100;
 /// A policy that has not settled so long after the warm-up never will.
 const SETTLE_MAX_NS: u64 = 60_000_000_000;
 
-/// As the kernel's watchdog for sched_ext at most.
-const WATCHDOG_NS: u64 = 30_000_000_000;
+/// Who waits for longer starves: the kernel's watchdog for sched_ext gives a thread that long at most.
+pub const WATCHDOG_NS: u64 = 30_000_000_000;
 
 type Seen = ((Metrics, Option<Lags>), Sanity, (Digest, Option<Trace>, Option<Recorder>));
 pub(super) type Run = Simulation<Box<dyn Contender>, Seen>;

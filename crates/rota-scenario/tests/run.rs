@@ -60,6 +60,7 @@ fn an_outcome_adds_up_under_every_policy() {
             assert_eq!(parts, tenant.metrics.received_ns, "{name}");
             let wanted_ns: u64 = tenant.service.iter().map(|service| service.wanted_ns).sum();
             assert_eq!(wanted_ns, tenant.metrics.wanted_ns, "{name}");
+            assert_eq!(wanted_ns, tenant.metrics.runnable_ns.iter().sum(), "{name}");
             assert!(tenant.metrics.work > 0 || name.starts_with("hog"), "{name} did something");
         }
         let vm = outcome.tenants.iter().find(|tenant| tenant.tenant.name == "vm").expect("it is there");

@@ -352,6 +352,19 @@ fn a_scenario_is_simulated() {
     assert!(web["latencies"]["p50_ns"].as_u64().unwrap() >= 1_000_000);
 }
 
+/// What one thread of several vCPUs had, a host on which nothing ran, and a crowd that starves.
+#[test]
+fn a_simulation_says_of_promises_what_it_has_seen() {
+    const HOST: &str = "duration = \"1s\"\n[host]\ncpus = \"0-4\"\nhousekeeping = \"0\"\n[[tenant]]\nname = \"app\"\n\
+                        class = \"reserved\"\nvcpus = 4\nshare = 0.5\nlatency = \"10ms\"\n";
+    let said = |text: &str, code| Folder::new(text).expect(code, &["sim", "rota.toml", "--policy", "rota"]);
+    let hog = format!("{HOST}[[workload]]\ntenant = \"app\"\nprogram = \"hog\"\n");
+    let (text, _) = said(&hog, 0);
+    assert!(text.contains("Rota kept every promise: no tenant with a reservation waited at all."), "{text}");
+    let (text, _) = said(HOST, 0);
+    assert!(text.contains("No tenant with a reservation wanted to run, so no promise was put"), "{text}");
+}
+
 #[test]
 fn every_policy_is_simulated_by_default() {
     let folder = Folder::new(SCENARIO);

@@ -142,6 +142,7 @@ fn tenant_result(
         cpu_ns: used.cpu_ns,
         received_share: used.cpu_ns as f64 / (elapsed_ns as f64 * f64::from(tenant.vcpus)),
         blackouts,
+        wanted_ns: Vec::new(),
         moves,
         throttled: limited.then_some(used.throttled),
         probe: None,

@@ -132,6 +132,10 @@ pub struct TenantResult {
     pub received_share: f64,
     /// Blackouts of its cgroup, seen from outside by the observer.
     pub blackouts: Blackouts,
+    /// Time in which one of its threads would have run or ran, in which two would at a time, and so on up to its vCPUs;
+    /// empty if no more is known than whether one would.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wanted_ns: Vec<u64>,
     /// How its threads changed CPUs, seen in the same way.
     #[serde(default)]
     pub moves: Moves,
@@ -149,24 +153,34 @@ pub struct TenantResult {
     pub work: Option<Work>,
 }
 
-/// A tenant runnable or running for this part of the window wanted all that it could get.
-const HUNGRY: f64 = 0.99;
-
 impl TenantResult {
     /// Whether it waited beyond its bound.
     pub fn is_late(&self) -> bool {
         self.latency_bound_ns.is_some_and(|bound_ns| self.blackouts.longest_ns > bound_ns)
     }
 
-    /// Whether it wanted its share all the time and missed it. The window may begin and end in its longest wait, so
-    /// what is due to it in a window W is U (W - L): the supply bound of a periodic resource (Shin and Lee, 2003).
+    /// Whether it never had anything to run, so that no promise to it was put to the test.
+    pub fn is_idle(&self) -> bool {
+        self.blackouts.wanted_ns == 0
+    }
+
+    /// Whether it received less than what its threads were due in the window.
+    ///
+    /// The window may begin and end in its longest wait, so a vCPU's slots in a window W come to U (W - L) at least:
+    /// the supply bound of a periodic resource (Shin and Lee, 2003). Those in which it wanted nothing are not due to
+    /// it, and n threads at a time can use the slots of n vCPUs of v: n / v of all, or more.
     pub fn is_short(&self, window_ns: u64) -> bool {
         let (Some(share), Some(bound_ns)) = (self.promised_share, self.latency_bound_ns) else {
             return false;
         };
-        let wanted = self.blackouts.wanted_ns as f64 >= HUNGRY * window_ns as f64;
-        let due = share * (1.0 - bound_ns as f64 / window_ns.max(1) as f64);
-        wanted && self.received_share < due
+        let part = |ns: u64| ns as f64 / window_ns.max(1) as f64;
+        let due = |(threads, wanted_ns): (u32, u64)| {
+            let unwanted = 1.0 - part(wanted_ns.min(window_ns));
+            f64::from(threads) / f64::from(self.vcpus) * (share * (1.0 - part(bound_ns)) - unwanted)
+        };
+        let one = [self.blackouts.wanted_ns];
+        let wanted = if self.wanted_ns.is_empty() { &one[..] } else { &self.wanted_ns };
+        (1..).zip(wanted.iter().copied()).map(due).any(|due| self.received_share < due)
     }
 }
 
@@ -259,5 +273,39 @@ mod tests {
         assert!(tenant.is_short(10_000_000_000));
         tenant.blackouts.wanted_ns /= 2;
         assert!(!tenant.is_short(10_000_000_000));
+    }
+
+    /// One thread of a tenant of four vCPUs ran all the time, and was said to have missed a share of half a CPU each.
+    #[test]
+    fn a_tenant_is_due_what_its_threads_can_use() {
+        let second = 1_000_000_000;
+        let mut tenant = TenantResult {
+            name: "app".to_owned(),
+            class: "reserved".to_owned(),
+            vcpus: 4,
+            promised_share: Some(0.5),
+            latency_bound_ns: Some(10_000_000),
+            capped: false,
+            cpu_ns: second,
+            received_share: 0.25,
+            blackouts: Blackouts { wanted_ns: second, ..Blackouts::default() },
+            wanted_ns: vec![second],
+            moves: Moves::default(),
+            throttled: None,
+            probe: None,
+            requests: None,
+            work: None,
+        };
+        assert!(!tenant.is_short(second), "one thread");
+        tenant.wanted_ns = vec![second; 2];
+        assert!(!tenant.is_short(second), "two threads, which can use half of it");
+        tenant.wanted_ns = vec![second; 3];
+        assert!(tenant.is_short(second), "three threads");
+        tenant.wanted_ns = vec![second, second, second / 2];
+        assert!(!tenant.is_short(second), "a third one that seldom wanted to run");
+        tenant.wanted_ns.clear();
+        assert!(!tenant.is_short(second), "no more is known than that there was one");
+        tenant.received_share = 0.12;
+        assert!(tenant.is_short(second), "less than one thread's");
     }
 }

@@ -13,6 +13,8 @@ pub struct UnitMetrics {
     pub received_ns: u64,
     /// Time in which one of its tasks would have run, or ran.
     pub wanted_ns: u64,
+    /// The part of it with one task that would have run or ran, with two at a time, and so on.
+    pub runnable_ns: Vec<u64>,
     /// The longest time in which one of its tasks would have run and none did.
     pub blackout_max_ns: u64,
     /// When that ended.
@@ -43,6 +45,10 @@ impl UnitMetrics {
         }
         self.received_ns += other.received_ns;
         self.wanted_ns += other.wanted_ns;
+        self.runnable_ns.resize(self.runnable_ns.len().max(other.runnable_ns.len()), 0);
+        for (mine, theirs) in self.runnable_ns.iter_mut().zip(&other.runnable_ns) {
+            *mine += theirs;
+        }
         self.blackout_ns += other.blackout_ns;
         self.dispatches += other.dispatches;
         self.preemptions += other.preemptions;
@@ -59,7 +65,8 @@ struct Unit {
     metrics: UnitMetrics,
     runnable: u32,
     running: u32,
-    wanted_since_ns: u64,
+    /// Since when there are as many runnable as now.
+    runnable_since_ns: u64,
     blackout_since_ns: Option<u64>,
 }
 
@@ -110,7 +117,7 @@ impl Metrics {
         self.began_ns = machine.now_ns();
         for unit in &mut self.units {
             unit.metrics = UnitMetrics::default();
-            unit.wanted_since_ns = self.began_ns;
+            unit.runnable_since_ns = self.began_ns;
             unit.blackout_since_ns = unit.blackout_since_ns.map(|_| self.began_ns);
         }
     }
@@ -122,9 +129,7 @@ impl Metrics {
         let now_ns = machine.now_ns();
         let finished = self.units.iter().map(|unit| {
             let mut unit = unit.clone();
-            if unit.runnable > 0 {
-                unit.metrics.wanted_ns += now_ns - unit.wanted_since_ns;
-            }
+            unit.count_runnable(now_ns);
             if let Some(lasted_ns) = unit.blackout_ends(now_ns) {
                 unit.metrics.blackouts.add(lasted_ns);
             }
@@ -139,7 +144,7 @@ impl Metrics {
         let now_ns = machine.now_ns();
         let wanted_ns = |unit: &Unit| match unit.runnable {
             0 => unit.metrics.wanted_ns,
-            _ => unit.metrics.wanted_ns + now_ns - unit.wanted_since_ns,
+            _ => unit.metrics.wanted_ns + now_ns - unit.runnable_since_ns,
         };
         self.units.iter().map(|unit| (unit.metrics.received_ns, wanted_ns(unit))).collect()
     }
@@ -200,10 +205,8 @@ impl Metrics {
             return;
         }
         let unit = &mut self.units[machine.task(id).unit.index()];
+        unit.count_runnable(now_ns);
         unit.runnable += 1;
-        if unit.runnable == 1 {
-            unit.wanted_since_ns = now_ns;
-        }
         if unit.running == 0 {
             unit.blackout_since_ns.get_or_insert(now_ns);
         }
@@ -235,10 +238,8 @@ impl Metrics {
         unit.metrics.preemptions += u64::from(runnable);
         if !runnable {
             self.tasks[id.index()].runnable = false;
+            unit.count_runnable(now_ns);
             unit.runnable -= 1;
-            if unit.runnable == 0 {
-                unit.metrics.wanted_ns += now_ns - unit.wanted_since_ns;
-            }
         }
         if unit.running == 0 && unit.runnable > 0 {
             unit.blackout_since_ns = Some(now_ns);
@@ -247,6 +248,21 @@ impl Metrics {
 }
 
 impl Unit {
+    /// Counts the time in which as many tasks were runnable as are now, before that changes.
+    fn count_runnable(&mut self, now_ns: u64) {
+        let lasted_ns = now_ns - std::mem::replace(&mut self.runnable_since_ns, now_ns);
+        let others = match self.runnable {
+            0 => return,
+            runnable => runnable as usize - 1,
+        };
+        let metrics = &mut self.metrics;
+        metrics.wanted_ns += lasted_ns;
+        if metrics.runnable_ns.len() <= others {
+            metrics.runnable_ns.resize(others + 1, 0);
+        }
+        metrics.runnable_ns[others] += lasted_ns;
+    }
+
     /// How long it was, which is still to be counted; nothing if it was no time at all.
     fn blackout_ends(&mut self, now_ns: u64) -> Option<u64> {
         let lasted_ns = now_ns - self.blackout_since_ns.take()?;

@@ -22,7 +22,8 @@ use crate::{parallel, plan, report, sim};
 /// Simulate a host with its tenants and what they run, under Rota and under other schedulers
 ///
 /// Nothing of this machine is touched. The same scenario and seed give the same results everywhere. Exits with 3 if
-/// Rota cannot keep all promises.
+/// Rota cannot keep all promises, and with 1 if a run is void: something happened that no scheduler may do, as a thread
+/// that waits under Rota until the kernel's watchdog comes.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// What is simulated: a configuration with workloads, see examples/sim.toml; or a scenario of the lab's
@@ -98,9 +99,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .flat_map(|policy| seeds.iter().map(|seed| Job { policy, options: Options { seed: *seed, trace } }))
         .collect();
     let outcomes = run_all(&scenario, &jobs)?;
-    for (job, outcome) in jobs.iter().zip(&outcomes) {
-        sim::insane(outcome).iter().for_each(|found| eprintln!("rota: {}: {found}", job.policy.name));
-    }
     if let Some(path) = &arguments.trace {
         write(path, &traced(&jobs, &outcomes))?;
     }
@@ -120,14 +118,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         let runs = jobs.iter().zip(&outcomes).map(|(job, outcome)| sim::Result::new(job.policy, outcome));
         let runs = runs.collect();
-        return match recording {
+        match recording {
             Some(recording) => {
                 print_json(&replay::Replayed { recording: replay::Facts::from(&recording), distance, runs })
             }
             None => print_json(&runs),
-        };
+        }?;
+    } else {
+        print(report::text(&shown).as_bytes())?;
     }
-    print(report::text(&shown).as_bytes())
+    tell_faults(&jobs, &outcomes)
+}
+
+/// Says what no scheduler may do and one did. The command has failed if that makes a run void.
+fn tell_faults(jobs: &[Job], outcomes: &[Outcome]) -> Result<(), Failure> {
+    let found = jobs.iter().zip(outcomes).map(|(job, outcome)| sim::Faults::of(job.policy, outcome));
+    let (void, told): (Vec<sim::Faults>, Vec<sim::Faults>) = found.partition(|faults| faults.is_void);
+    told.iter().flat_map(|faults| &faults.lines).for_each(|line| eprintln!("rota: {line}"));
+    let lines: Vec<&str> = void.iter().flat_map(|faults| &faults.lines).map(String::as_str).collect();
+    if lines.is_empty() { Ok(()) } else { Err(Failure::Failed(anyhow!(lines.join("\n")))) }
 }
 
 /// A paper's figure, with the first seed that is given.

@@ -11,7 +11,9 @@ pub struct Summary<'a> {
     pub policy: Contestant,
     /// Tenants with a reservation.
     pub reserved: usize,
-    /// The tenant that waited longest measured by its own bound, its longest blackout and that bound, in ns.
+    /// How many of them never wanted to run: no promise to them was put to the test.
+    pub idle: usize,
+    /// Of the others the tenant that waited longest measured by its own bound, its longest blackout and that bound, in ns.
     pub worst: Option<(&'a str, u64, u64)>,
     /// Tenants with a blackout longer than their bound.
     pub late: Vec<&'a str>,
@@ -19,6 +21,8 @@ pub struct Summary<'a> {
     pub short: Vec<&'a str>,
     /// The longest that the machine itself took, in ns.
     pub taken_ns: u64,
+    /// Whether the run shows nothing.
+    pub is_void: bool,
 }
 
 /// Whether a policy kept what the reservations promise.
@@ -30,6 +34,10 @@ pub enum Verdict {
     KeptButForTheMachine,
     /// Beyond that.
     Broken,
+    /// What no scheduler may do has happened.
+    Void,
+    /// No tenant with a reservation wanted to run.
+    Untested,
     /// There was no reservation to keep.
     NothingPromised,
 }
@@ -40,7 +48,7 @@ impl<'a> Summary<'a> {
         let tenants = run.tenants.iter().map(|tenant| &tenant.seen);
         let reserved: Vec<&TenantResult> =
             tenants.filter(|tenant| tenant.latency_bound_ns.is_some()).collect();
-        let bounds = reserved.iter().filter_map(|tenant| {
+        let bounds = reserved.iter().filter(|tenant| !tenant.is_idle()).filter_map(|tenant| {
             Some((tenant.name.as_str(), tenant.blackouts.longest_ns, tenant.latency_bound_ns?))
         });
         let names = |which: &dyn Fn(&TenantResult) -> bool| {
@@ -49,17 +57,22 @@ impl<'a> Summary<'a> {
         Summary {
             policy: run.policy,
             reserved: reserved.len(),
+            idle: reserved.iter().filter(|tenant| tenant.is_idle()).count(),
             worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
             late: names(&|tenant| tenant.is_late()),
             short: names(&|tenant| tenant.is_short(run.window_ns)),
             taken_ns: run.taken_ns,
+            is_void: run.is_void,
         }
     }
 
     /// Whether the policy kept the promises.
     pub fn verdict(&self) -> Verdict {
+        if self.is_void {
+            return Verdict::Void;
+        }
         let Some((_, longest_ns, bound_ns)) = self.worst else {
-            return Verdict::NothingPromised;
+            return if self.reserved > 0 { Verdict::Untested } else { Verdict::NothingPromised };
         };
         match (self.short.is_empty(), self.late.is_empty()) {
             (true, true) => Verdict::Kept,
@@ -85,13 +98,29 @@ pub fn headline(summaries: &[Summary]) -> String {
     let Some(rota) = summaries.iter().find(|summary| summary.policy.is_rota()) else {
         return "These runs show other schedulers only".to_owned();
     };
+    if rota.is_void {
+        return "Under Rota something happened that no scheduler may do, so nothing here is a promise kept"
+            .to_owned();
+    }
     let Some((tenant, longest_ns, bound_ns)) = rota.worst else {
-        return "No tenant of this scenario has a reservation".to_owned();
+        return match rota.reserved {
+            0 => "No tenant of this scenario has a reservation",
+            _ => "No tenant with a reservation wanted to run, so no promise was put to the test",
+        }
+        .to_owned();
     };
     let (longest, bound) = (format::time(longest_ns), format::round_time(bound_ns));
     match rota.verdict() {
         Verdict::Kept => {
-            format!("Rota kept every promise: the longest wait was {longest}, the bound is {bound}")
+            let wait = match longest_ns {
+                0 => "no tenant with a reservation waited at all".to_owned(),
+                _ => format!("the longest wait was {longest}, the bound is {bound}"),
+            };
+            let idle = match rota.idle {
+                0 => String::new(),
+                idle => format!("; {idle} of {} tenants never wanted to run", rota.reserved),
+            };
+            format!("Rota kept every promise: {wait}{idle}")
         }
         Verdict::KeptButForTheMachine => format!(
             "Under Rota the longest wait was {longest}, against a bound of {bound} and {} taken by the machine itself",
@@ -105,7 +134,7 @@ pub fn headline(summaries: &[Summary]) -> String {
             rota.late.len(),
             rota.reserved
         ),
-        Verdict::NothingPromised => String::new(),
+        Verdict::Void | Verdict::Untested | Verdict::NothingPromised => String::new(),
     }
 }
 

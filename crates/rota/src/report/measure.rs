@@ -77,7 +77,7 @@ const TABLES: &[(&str, &[Measure])] = &[
                 })
             }),
             ("Longest blackout", |tenant, _| {
-                Some(Figure {
+                (!tenant.seen.is_idle()).then(|| Figure {
                     text: format::time(tenant.seen.blackouts.longest_ns),
                     is_broken: tenant.seen.is_late(),
                 })

@@ -64,6 +64,8 @@ fn verdicts(summaries: &[Summary]) -> Markup {
         Verdict::Kept => "all promises kept",
         Verdict::KeptButForTheMachine => "kept, but for what the machine took",
         Verdict::Broken => "promises broken",
+        Verdict::Void => "did what no scheduler may",
+        Verdict::Untested => "no promise tested",
         Verdict::NothingPromised => "nothing promised",
     };
     html! {
@@ -76,7 +78,8 @@ fn verdicts(summaries: &[Summary]) -> Markup {
                         p { "longest blackout, " (tenant) }
                         p { @if let Some(times) = summary.times_bound() {
                             (format::ratio(times)) " \u{d7} the bound of " (format::round_time(bound_ns)) } }
-                        p { (summary.reserved - summary.late.len()) " of " (summary.reserved) " tenants within theirs" }
+                        @let tested = summary.reserved - summary.idle;
+                        p { (tested - summary.late.len()) " of " (tested) " tenants within theirs" }
                     }
                     p.verdict { (words(summary.verdict())) }
                 }

@@ -54,6 +54,8 @@ pub struct Run {
     pub system_ns: u64,
     /// In the configuration's order.
     pub tenants: Vec<Tenant>,
+    /// Whether something has happened that no scheduler may do, so that all the rest shows nothing.
+    pub is_void: bool,
 }
 
 /// A policy: what it is called, and what it looks like in charts.
@@ -218,6 +220,7 @@ impl From<&PolicyResult> for Run {
             busy_ns: result.busy_ns,
             system_ns: result.system_ns,
             tenants: result.tenants.iter().map(|seen| Tenant { seen: seen.clone(), inside: None }).collect(),
+            is_void: false,
         }
     }
 }

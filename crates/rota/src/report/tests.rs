@@ -24,6 +24,7 @@ fn tenant(name: &str, longest_ms: u64, received_share: f64) -> TenantResult {
         cpu_ns: (received_share * WINDOW_NS as f64) as u64,
         received_share,
         blackouts: Blackouts { longest_ns: longest_ms * MS, wanted_ns: WINDOW_NS, ..Blackouts::default() },
+        wanted_ns: Vec::new(),
         moves: Moves::default(),
         throttled: None,
         probe: None,
@@ -83,6 +84,15 @@ fn the_headline_follows_the_data() {
     assert!(late.contains("1 of 2 tenants waited beyond their bound: a 95.0 ms instead of 20 ms"), "{late}");
     let short = rota(vec![tenant("a", 12, 0.15), tenant("b", 12, 0.2)]);
     assert!(short.contains("1 of 2 tenants missed their share"), "{short}");
+    let mut idle = tenant("c", 0, 0.0);
+    idle.blackouts.wanted_ns = 0;
+    let partly = rota(vec![tenant("a", 0, 0.21), idle.clone()]);
+    assert!(
+        partly.ends_with("no tenant with a reservation waited at all; 1 of 2 tenants never wanted to run"),
+        "{partly}"
+    );
+    let idle = rota(vec![idle]);
+    assert_eq!(idle, "No tenant with a reservation wanted to run, so no promise was put to the test");
     assert!(
         headline_of(&[result(Policy::Max, vec![tenant("a", 12, 0.2)])]).contains("other schedulers only")
     );
@@ -115,7 +125,9 @@ fn a_share_is_due_but_for_one_wait_at_the_windows_ends() {
     }
     let mut idler = tenant("a", 5, 0.01);
     idler.blackouts.wanted_ns = WINDOW_NS / 10;
-    assert_eq!(verdict_of(idler), Verdict::Kept);
+    assert_eq!(verdict_of(idler.clone()), Verdict::Kept);
+    idler.blackouts.wanted_ns = 0;
+    assert_eq!(verdict_of(idler), Verdict::Untested);
 }
 
 #[test]

@@ -6,8 +6,8 @@ pub mod lab;
 use rota_lab::scenario::result::{Blackouts, Moves, TenantResult};
 use rota_model::{Class, Reservation};
 use rota_scenario::policies::Entry;
-use rota_scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome};
-use rota_sim::observe::UnitMetrics;
+use rota_scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome, WATCHDOG_NS};
+use rota_sim::observe::{Insane, UnitMetrics};
 use serde::Serialize;
 
 pub use distance::Distance;
@@ -60,9 +60,60 @@ impl Result {
     }
 }
 
-/// What no scheduler may do and this one did.
-pub fn insane(outcome: &Outcome) -> Vec<String> {
-    outcome.insane.iter().map(|(time_ns, what)| format!("at {time_ns} ns: {what:?}")).collect()
+/// What no scheduler may do and this one did, each in a few words.
+fn insane(outcome: &Outcome) -> Vec<String> {
+    let words = |(at_ns, what): &(u64, Insane)| {
+        let what = match *what {
+            Insane::Twice(task, one, other) => {
+                format!("{} runs on CPUs {} and {} at once", outcome.name(task), one.0, other.0)
+            }
+            Insane::Crowded(cpu, one, other) => {
+                format!("CPU {} runs {} and {} at once", cpu.0, outcome.name(one), outcome.name(other))
+            }
+            Insane::Forbidden(task, cpu) => {
+                format!("{} runs on CPU {}, where it may not", outcome.name(task), cpu.0)
+            }
+            Insane::Starved(task, ns) => {
+                format!("{} has waited for {}", outcome.name(task), format::time(ns))
+            }
+        };
+        format!("after {}: {what}", format::time(*at_ns))
+    };
+    outcome.insane.iter().map(words).collect()
+}
+
+/// What no scheduler may do and this one did, in as many lines as people read.
+pub struct Faults {
+    /// Nothing if there was none.
+    pub lines: Vec<String>,
+    /// Whether the run shows nothing: it would not have gone on like that on a machine.
+    pub is_void: bool,
+}
+
+impl Faults {
+    /// So many of one outcome are listed.
+    const LISTED: usize = 3;
+
+    /// Of a run under a policy. A thread may starve under others; under Rota the kernel's watchdog would have come.
+    pub fn of(policy: &Entry, outcome: &Outcome) -> Faults {
+        let is_starved = |what: &Insane| matches!(what, Insane::Starved(..));
+        let starved = outcome.insane.iter().filter(|(_, what)| is_starved(what)).count();
+        let all = insane(outcome);
+        let mut lines: Vec<String> = all.iter().take(Self::LISTED).cloned().collect();
+        if all.len() > Self::LISTED {
+            lines.push(format!("and {} more like that", all.len() - Self::LISTED));
+        }
+        let is_rota = policy.name == "rota";
+        if is_rota && starved > 0 {
+            lines.push(format!(
+                "the kernel's watchdog ends a scheduler that lets a thread wait for {}; give these tenants more, or \
+                 fewer threads",
+                format::round_time(WATCHDOG_NS)
+            ));
+        }
+        let lines = lines.iter().map(|line| format!("under {}: {line}", policy.label)).collect();
+        Faults { lines, is_void: all.len() > starved || (is_rota && starved > 0) }
+    }
 }
 
 /// Runs of one scenario under some policies, with their outcomes: those of one policy, with different seeds, are shown
@@ -82,7 +133,8 @@ pub fn report(
         runs.iter().map(|(policy, _)| format!("{}: {}.", policy.label, policy.about)).collect();
     let runs = runs.iter().map(|(policy, outcomes)| {
         let look = if policy.name == "rota" { 0 } else { looks.next().unwrap_or(1) };
-        run(Contestant { label: policy.label, look }, outcomes, taken_ns)
+        let is_void = outcomes.iter().any(|outcome| Faults::of(policy, outcome).is_void);
+        Run { is_void, ..run(Contestant { label: policy.label, look }, outcomes, taken_ns) }
     });
     Report {
         scenario: name.to_owned(),
@@ -129,6 +181,7 @@ fn run(policy: Contestant, outcomes: &[&Outcome], taken_ns: u64) -> Run {
         busy_ns: outcomes.iter().map(|outcome| outcome.received_ns).sum(),
         system_ns: outcomes.iter().map(|outcome| system_ns(outcome)).sum(),
         tenants: joined.collect(),
+        is_void: false,
     }
 }
 
@@ -174,6 +227,7 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
         cpu_ns: metrics.received_ns,
         received_share: metrics.received_ns as f64 / (f64::from(tenant.vcpus) * window_ns.max(1) as f64),
         blackouts: blackouts(metrics, reservation, *units),
+        wanted_ns: wanted(metrics, tenant.vcpus, *units),
         moves: Moves { preempted: metrics.preemptions, migrated: metrics.migrations },
         throttled: None,
         probe: None,
@@ -207,6 +261,21 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
     Tenant { seen, inside: Some(inside) }
 }
 
+/// Time in which at least one, two, ... of its threads wanted to run; of a VM, whose vCPUs have a thread each and are
+/// measured one by one, the mean of its vCPUs.
+fn wanted(metrics: &UnitMetrics, vcpus: u32, units: u32) -> Vec<u64> {
+    if units > 1 {
+        return vec![metrics.wanted_ns / u64::from(units); units as usize];
+    }
+    let mut so_many: Vec<u64> = Vec::new();
+    for ns in metrics.runnable_ns.iter().rev() {
+        so_many.push(so_many.last().unwrap_or(&0) + ns);
+    }
+    so_many.reverse();
+    so_many.truncate(vcpus as usize);
+    so_many
+}
+
 fn blackouts(metrics: &UnitMetrics, reservation: Option<Reservation>, units: u32) -> Blackouts {
     Blackouts {
         longest_ns: metrics.blackout_max_ns,
@@ -223,5 +292,40 @@ fn class(class: Class) -> &'static str {
         Class::Reserved(_) => "reserved",
         Class::Shared { .. } => "shared",
         Class::Background => "background",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rota_model::config::Source;
+    use rota_scenario::{Options, policies};
+    use rota_sim::{CpuId, TaskId};
+
+    use super::*;
+
+    /// What was found is told in words, the first of many; starving voids a run under Rota only.
+    #[test]
+    fn faults_are_told_in_words() {
+        let text = "duration = \"10ms\"\n[host]\ncpus = \"0\"\n[[tenant]]\nname = \"crowd\"\nclass = \"background\"\n\
+                    [[workload]]\ntenant = \"crowd\"\nprogram = \"hog\"\n";
+        let source = Source { path: "s.toml".to_owned(), text: text.to_owned() };
+        let scenario = Scenario::parse(&source).unwrap();
+        let [rota, eevdf] = ["rota", "eevdf"].map(|name| policies::find(name).unwrap());
+        let mut outcome = scenario.run(rota, Options::default(), &|_| {}).unwrap();
+        assert!(Faults::of(rota, &outcome).lines.is_empty() && !Faults::of(rota, &outcome).is_void);
+
+        outcome.insane = vec![(44_060_704_191, Insane::Starved(TaskId(0), 43_005_701_682)); 5];
+        let faults = Faults::of(rota, &outcome);
+        assert_eq!(faults.lines[0], "under Rota: after 44.1 s: crowd/0 has waited for 43.0 s");
+        assert_eq!(faults.lines[3], "under Rota: and 2 more like that");
+        assert!(faults.lines[4].contains("watchdog") && faults.is_void);
+        let report = report("s", &scenario, &[(rota, vec![&outcome])], None);
+        assert!(crate::report::text(&report).contains("no scheduler may do"));
+        assert!(!Faults::of(eevdf, &outcome).is_void && Faults::of(eevdf, &outcome).lines.len() == 4);
+
+        outcome.insane = vec![(1_000_000, Insane::Twice(TaskId(0), CpuId(0), CpuId(1)))];
+        let faults = Faults::of(eevdf, &outcome);
+        assert_eq!(faults.lines, ["under EEVDF: after 1.00 ms: crowd/0 runs on CPUs 0 and 1 at once"]);
+        assert!(faults.is_void);
     }
 }
