@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use rota_model::config::Machine;
 use rota_model::{CpuPlace, CpuSet, Topology};
 
 /// Where Linux describes CPUs and NUMA nodes.
@@ -21,6 +22,17 @@ pub fn read(system: &Path) -> Result<Topology> {
     let nodes = nodes(system);
     let places = online.iter().map(|cpu| place(system, cpu, &nodes)).collect();
     Ok(Topology { places })
+}
+
+/// The machine with what of it is offline or isolated. What a kernel does not tell of these is taken for none.
+///
+/// # Errors
+/// As [`read`].
+pub fn machine(system: &Path) -> Result<Machine> {
+    let topology = read(system)?;
+    let told = |name: &str| cpus(&system.join("cpu").join(name)).unwrap_or_default();
+    let offline = told("present").difference(&topology.cpus());
+    Ok(Machine { topology, offline, isolated: told("isolated") })
 }
 
 /// The online CPUs.
@@ -113,6 +125,15 @@ mod tests {
         );
         assert_eq!(possible_count(root).unwrap(), 8);
         assert_eq!(online(root).unwrap().to_string(), "0-3");
+
+        assert_eq!(machine(root).unwrap(), Machine { topology: topology.clone(), ..Machine::default() });
+        write(root, "cpu/present", "0-5");
+        write(root, "cpu/isolated", "3");
+        let found = machine(root).unwrap();
+        assert_eq!(
+            (found.offline.to_string(), found.isolated.to_string()),
+            ("4-5".to_owned(), "3".to_owned())
+        );
     }
 
     #[test]

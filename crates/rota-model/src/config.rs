@@ -9,7 +9,7 @@
 //!
 //! | key | value |
 //! | --- | --- |
-//! | `cpus` | CPU list, `"0-47"`; all CPUs of the machine by default |
+//! | `cpus` | CPU list, `"0-47"`; all CPUs of the machine that are online and not isolated by default |
 //! | `housekeeping` | CPU list, a part of `cpus` but not all of it; none by default |
 //! | `floor` | part of every CPU that stays unreserved, 0 to 0.5; 0.005 by default |
 //! | `slot_min` | shortest slot that is planned, up to `"10ms"`; `"50us"` by default |
@@ -62,7 +62,7 @@ pub mod value;
 
 use toml::de::DeTable;
 
-use crate::{Model, Topology};
+use crate::{CpuSet, Model, Topology};
 
 pub use duration::{DurationError, duration_ns};
 pub use error::{ConfigError, ConfigErrors, Errors};
@@ -78,6 +78,24 @@ pub struct Source {
     pub path: String,
     /// Its content.
     pub text: String,
+}
+
+/// The machine that a configuration is used on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Its CPUs that are online.
+    pub topology: Topology,
+    /// Its CPUs that are not.
+    pub offline: CpuSet,
+    /// Those that no thread comes to by itself: `isolcpus` on the kernel's command line.
+    pub isolated: CpuSet,
+}
+
+/// What a configuration is read against.
+struct Ground<'a> {
+    machine: &'a Machine,
+    /// It is to be used on that machine, and not only planned for.
+    is_here: bool,
 }
 
 /// The most vCPUs of all tenants together: the table's limit.
@@ -106,6 +124,28 @@ pub fn parse_with<T>(
     keys: &[&str],
     read: impl FnOnce(&Table, Option<&Model>, &mut Errors) -> T,
 ) -> Result<(Model, T), ConfigErrors> {
+    let machine = Machine { topology: machine.clone(), ..Machine::default() };
+    parse_on(sources, &Ground { machine: &machine, is_here: false }, keys, read)
+}
+
+/// Reads the files for the machine itself, to be used there. Returns also which of the host's CPUs are offline: the
+/// model is without them, and a tenant that may run on no other has none in it.
+///
+/// # Errors
+///
+/// As [`parse`]; and if the host has CPUs that the machine lacks or keeps isolated, or none that is online.
+pub fn parse_here(sources: &[Source], machine: &Machine) -> Result<(Model, CpuSet), ConfigErrors> {
+    let (model, ()) = parse_on(sources, &Ground { machine, is_here: true }, &[], |_, _, _| ())?;
+    let offline = model.host.cpus.intersection(&machine.offline);
+    Ok((if offline.is_empty() { model } else { model.without(&offline) }, offline))
+}
+
+fn parse_on<T>(
+    sources: &[Source],
+    ground: &Ground,
+    keys: &[&str],
+    read: impl FnOnce(&Table, Option<&Model>, &mut Errors) -> T,
+) -> Result<(Model, T), ConfigErrors> {
     let default = [Source { path: "rota.toml".to_owned(), text: String::new() }];
     let sources = if sources.is_empty() { &default } else { sources };
     let files: Vec<File> = sources.iter().map(File::new).collect();
@@ -124,7 +164,7 @@ pub fn parse_with<T>(
     let tables = files.iter().zip(&roots).map(|(file, root)| Table::new(file, "", 0, root));
     let tables: Vec<Table> = tables.collect();
     let host_table = host_of(&tables[0], &nothing, &mut errors);
-    let host = host::read(&host_table, machine, &mut errors);
+    let host = host::read(&host_table, ground, &mut errors);
     let system = host::system(&host_table, host.as_ref(), &mut errors);
 
     let mut tenants = Tenants::new(host.as_ref(), system);

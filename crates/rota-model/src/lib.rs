@@ -33,6 +33,26 @@ impl Model {
         let id = self.tenants.iter().position(|tenant| tenant.name == Tenant::SYSTEM)?;
         TenantId::try_from(id).ok()
     }
+
+    /// The model without these CPUs, some of its host's. A host that loses all of its housekeeping CPUs gets the
+    /// system's own tenant, as one without any.
+    pub fn without(mut self, gone: &CpuSet) -> Model {
+        let host = &mut self.host;
+        let kept = host.housekeeping.difference(gone);
+        let is_kept = host.housekeeping.is_empty() || !kept.is_empty();
+        (host.cpus, host.housekeeping) = (host.cpus.difference(gone), kept);
+        host.topology.places.retain(|place| !gone.contains(place.cpu));
+        for tenant in &mut self.tenants {
+            tenant.affinity = tenant.affinity.take().map(|cpus| cpus.difference(gone));
+            if let (true, Some(cpus)) = (tenant.pinned, &tenant.affinity) {
+                tenant.vcpus = cpus.len() as u32; // CpuSet::LIMIT at most
+            }
+        }
+        if !is_kept {
+            self.tenants.insert(0, Tenant::system(Reservation::SYSTEM, &self.host.cpus));
+        }
+        self
+    }
 }
 
 /// A text from outside in quotes, escaped and short enough for an error message.
@@ -40,5 +60,64 @@ pub fn quote(text: &str) -> String {
     match text.char_indices().nth(60) {
         Some((end, _)) => format!("{:?}...", &text[..end]),
         None => format!("{text:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use config::{Machine, Source, parse_here};
+
+    fn here(text: &str, machine: &Machine) -> Result<(Model, CpuSet), String> {
+        let source = Source { path: "rota.toml".to_owned(), text: text.to_owned() };
+        parse_here(&[source], machine).map_err(|errors| errors.to_string())
+    }
+
+    /// CPUs 0 to 3 are two cores, of which CPU 3 is offline; 4 and 5 are isolated.
+    fn machine() -> Machine {
+        let cpus = |list: &str| list.parse::<CpuSet>().unwrap();
+        let mut topology = Topology::flat(&cpus("0-2,4-5"));
+        topology.places[1].core = 0;
+        topology.places[1].node = 1;
+        Machine { topology, offline: cpus("3"), isolated: cpus("4-5") }
+    }
+
+    #[test]
+    fn what_is_offline_is_left_out_of_a_model() {
+        let tenants = "[[tenant]]\nname = \"a\"\nclass = \"background\"\naffinity = \"2-3\"\n\
+                       [[tenant]]\nname = \"b\"\nclass = \"background\"\naffinity = \"3\"\n\
+                       [[tenant]]\nname = \"c\"\nclass = \"background\"\nnode = 1\n";
+        let (model, offline) = here(&format!("[host]\ncpus = \"0-3\"\n{tenants}"), &machine()).unwrap();
+        assert_eq!((offline.to_string(), model.host.cpus.to_string()), ("3".to_owned(), "0-2".to_owned()));
+        assert_eq!(model.host.topology.siblings().len(), 1, "it is this machine");
+        let cpus: Vec<(u32, String)> =
+            model.tenants.iter().map(|t| (t.vcpus, t.affinity.as_ref().unwrap().to_string())).collect();
+        let expected =
+            [(3, "0-2"), (1, "2"), (1, ""), (1, "1")].map(|(vcpus, cpus)| (vcpus, cpus.to_owned()));
+        assert_eq!(cpus, expected, "the system's, a's, b's, c's");
+
+        let (model, offline) = here("", &machine()).unwrap();
+        assert_eq!((offline.len(), model.host.cpus.to_string()), (0, "0-2".to_owned()));
+    }
+
+    #[test]
+    fn a_host_whose_housekeeping_is_offline_has_the_systems_tenant() {
+        let (model, _) = here("[host]\ncpus = \"0-3\"\nhousekeeping = \"3\"\n", &machine()).unwrap();
+        assert_eq!((model.system(), model.tenants[0].vcpus), (Some(0), 3));
+        assert!(model.host.housekeeping.is_empty());
+        let (model, _) = here("[host]\ncpus = \"0-3\"\nhousekeeping = \"2-3\"\n", &machine()).unwrap();
+        assert_eq!((model.system(), model.host.housekeeping.to_string()), (None, "2".to_owned()));
+    }
+
+    #[test]
+    fn cpus_that_cannot_be_used_here_are_refused_with_place_and_mend() {
+        for (cpus, error) in [
+            ("0-9", "CPUs 6-9 are not on this machine, which has 0-5; leave them out, or"),
+            ("0-4", "CPUs 4 are isolated, and no thread comes there by itself; leave them out, or"),
+            ("3", "CPUs 3 are offline, which leaves tenants none; bring one online, or write others"),
+        ] {
+            let said = here(&format!("[host]\ncpus = \"{cpus}\"\n"), &machine()).unwrap_err();
+            assert!(said.starts_with(&format!("rota.toml:2:8: host.cpus: {error}")), "{said}");
+        }
     }
 }

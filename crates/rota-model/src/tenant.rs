@@ -109,6 +109,19 @@ impl Tenant {
     /// The name of the system's own tenant; no other may have it.
     pub const SYSTEM: &str = "system";
 
+    /// The system's own tenant on a host with these CPUs.
+    pub fn system(reservation: Reservation, cpus: &CpuSet) -> Tenant {
+        Tenant {
+            name: Tenant::SYSTEM.to_owned(),
+            class: Class::Reserved(reservation),
+            vcpus: cpus.len() as u32, // CpuSet::LIMIT at most
+            affinity: Some(cpus.clone()),
+            pinned: true,
+            exclusive_cores: false,
+            matcher: None,
+        }
+    }
+
     /// CPUs that vCPU `index` may be planned on, of those that the host has for a tenant like this:
     /// [`crate::Host::tenant_cpus`], or [`crate::Host::exclusive_cpus`] if it wants cores to itself.
     pub fn vcpu_cpus(&self, index: u32, host_cpus: &CpuSet) -> CpuSet {

@@ -53,6 +53,14 @@ impl Topology {
         Topology { places }
     }
 
+    /// The machine with more CPUs, each a core of its own.
+    pub fn with(&self, more: &CpuSet) -> Topology {
+        let mut places = self.places.clone();
+        places.extend(Topology::flat(&more.difference(&self.cpus())).places);
+        places.sort_unstable_by_key(|place| place.cpu);
+        Topology { places }
+    }
+
     /// The cores with several CPUs (SMT siblings), each as the set of these; in the order of their first CPUs.
     pub fn siblings(&self) -> Vec<CpuSet> {
         let mut cores: BTreeMap<u32, Vec<u32>> = BTreeMap::new();

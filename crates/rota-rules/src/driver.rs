@@ -213,6 +213,7 @@ impl Driver {
             table_length_ns,
             window_s: self.accounts.window_ns() as f64 / SECOND_NS as f64,
             edit_refused,
+            offline: String::new(),
             tenants,
             cpus: self.accounts.cpus(),
             spares: self.life.spares(),

@@ -18,6 +18,9 @@ pub struct Status {
     pub window_s: f64,
     /// Why the configuration as it is now is not the one in use; nothing if it is.
     pub edit_refused: Option<String>,
+    /// Which of the configured CPUs are offline, as a CPU list: nothing is planned there. Empty if none is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub offline: String,
     /// Present tenants in the order of their numbers, then those that are configured and not there.
     pub tenants: Vec<TenantStatus>,
     /// The CPUs that the scheduler knows.

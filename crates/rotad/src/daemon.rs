@@ -14,9 +14,10 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_gettime};
 use rota_host::{Discovery, Sighting, topology, tree};
-use rota_model::config::{Source, parse};
+use rota_model::config::{Source, parse_here};
 use rota_model::{CpuSet, Model};
 use rota_rules::life::{Action, Event};
+use rota_rules::status::Status;
 use rota_rules::{Chore, Command, Driver, Job, capacity};
 use rota_sched::Scheduler;
 
@@ -89,8 +90,7 @@ fn run_on<S: Installer>(
     mut start: impl FnMut(&Model) -> Result<S>,
 ) -> Result<(), Failure> {
     // Before anything is started: a second daemon, or a wrong configuration, disturbs nothing.
-    let (_, model) = load(machine, &options.config).map_err(Failure::Usage)?;
-    check_cpus(machine, &model).map_err(Failure::Usage)?;
+    load(machine, &options.config).map_err(Failure::Usage)?;
     let server = Server::bind(&options.socket).map_err(Failure::Failed)?;
     if let Some(address) = options.metrics {
         let socket = options.socket.clone();
@@ -131,24 +131,19 @@ fn wait_for_hotplug(system: &Path, before: &CpuSet) -> Result<CpuSet> {
     }
 }
 
-fn load(machine: &Machine, config: &Path) -> Result<(Vec<Source>, Model)> {
-    let sources = sources::read(config)?;
-    let model = parse(&sources, &topology::read(&machine.system)?)?;
-    Ok((sources, model))
+/// A configuration as it was read.
+struct Loaded {
+    sources: Vec<Source>,
+    /// With the CPUs that are online.
+    model: Model,
+    /// Those that the configuration has beside them.
+    offline: CpuSet,
 }
 
-/// A configuration may describe another machine, for planning; but only this one's CPUs can be scheduled.
-fn check_cpus(machine: &Machine, model: &Model) -> Result<()> {
-    let online = topology::online(&machine.system)?;
-    let missing = model.host.cpus.difference(&online);
-    if !missing.is_empty() {
-        bail!(
-            "host.cpus = \"{}\", but CPUs {missing} are not online on this machine (which has {online}); leave them \
-             out, or use `rota plan` to plan for another machine",
-            model.host.cpus
-        );
-    }
-    Ok(())
+fn load(machine: &Machine, config: &Path) -> Result<Loaded> {
+    let sources = sources::read(config)?;
+    let (model, offline) = parse_here(&sources, &topology::machine(&machine.system)?)?;
+    Ok(Loaded { sources, model, offline })
 }
 
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
@@ -182,6 +177,7 @@ struct Session<'a, S> {
     discovery: Discovery,
     watch: sources::Watch,
     sources: Vec<Source>,
+    offline: CpuSet,
     edit_refused: Option<String>,
     is_ready: bool,
 }
@@ -196,8 +192,12 @@ impl<'a, S: Installer> Session<'a, S> {
         let config = options.config.as_path();
         // Watched before it is read, so that no edit slips through.
         let watch = sources::Watch::open(config)?;
-        let (sources, model) = load(machine, config)?;
-        check_cpus(machine, &model)?;
+        let Loaded { sources, model, offline } = load(machine, config)?;
+        if !offline.is_empty() {
+            say(&format!(
+                "CPUs {offline} of host.cpus are offline: nothing is planned there until they are online"
+            ));
+        }
         let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone())?;
         let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
         for tenant in unmatched {
@@ -224,6 +224,7 @@ impl<'a, S: Installer> Session<'a, S> {
             discovery,
             watch,
             sources,
+            offline,
             edit_refused,
             is_ready,
         };
@@ -256,7 +257,10 @@ impl<'a, S: Installer> Session<'a, S> {
             }
             if asked {
                 self.count();
-                let status = || self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone());
+                let status = || Status {
+                    offline: self.offline.to_string(),
+                    ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone())
+                };
                 self.server.answer(status);
             }
         }
@@ -345,17 +349,15 @@ impl<'a, S: Installer> Session<'a, S> {
 
     /// Reads the configuration anew. One that is wrong changes nothing.
     fn reconfigure(&mut self) -> Result<()> {
-        let loaded = load(self.machine, self.config)
-            .and_then(|(sources, model)| check_cpus(self.machine, &model).map(|()| (sources, model)));
         self.edit_refused = None;
-        match loaded {
-            Ok((sources, _)) if sources == self.sources => {}
-            Ok((sources, model)) => {
+        match load(self.machine, self.config) {
+            Ok(loaded) if loaded.sources == self.sources => {}
+            Ok(Loaded { sources, model, offline }) => {
                 say("configuration read");
                 self.driver.tell(Event::Configured(model.clone()));
                 self.do_what_is_due()?;
                 if *self.driver.model() == model {
-                    self.sources = sources;
+                    (self.sources, self.offline) = (sources, offline);
                 } else {
                     self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
                 }

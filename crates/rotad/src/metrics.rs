@@ -219,6 +219,7 @@ mod tests {
             table_length_ns: 102_702_600,
             window_s: 1.0,
             edit_refused: None,
+            offline: String::new(),
             tenants: vec![web, batch, tenant("gone", "shared", None)],
             cpus: vec![cpu],
             spares: vec![],

@@ -127,6 +127,7 @@ mod tests {
             table_length_ns: 102_702_600,
             window_s: 1.0,
             edit_refused: None,
+            offline: String::new(),
             tenants: Vec::new(),
             cpus: Vec::new(),
             spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],

@@ -3,10 +3,11 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::Ground;
 use super::error::Errors;
 use super::table::Table;
 use super::value;
-use crate::{Class, Costs, CpuPlace, CpuSet, Host, Placement, Reservation, Spare, Tenant, Topology, quote};
+use crate::{Costs, CpuPlace, CpuSet, Host, Placement, Reservation, Spare, Tenant, Topology, quote};
 
 const KEYS: [&str; 13] = [
     "cpus",
@@ -33,7 +34,7 @@ const SPARES_LIMIT: u32 = 65_536;
 const COST_LIMIT_NS: u64 = 1_000_000;
 
 /// Reads `[host]`; none if its CPUs are wrong. Other mistakes are in `errors` alone.
-pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Option<Host> {
+pub(super) fn read(table: &Table, ground: &Ground, errors: &mut Errors) -> Option<Host> {
     table.refuse_unknown(&KEYS, errors);
     let housekeeping = table.read("housekeeping", errors, value::cpus);
     let floor_ppb = table.read("floor", errors, value::floor).unwrap_or(Host::FLOOR_PPB);
@@ -45,14 +46,17 @@ pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Op
     };
     let cpus = match table.has("cpus") {
         true => table.read("cpus", errors, value::some_cpus)?,
-        false => machine.cpus(),
+        false => ground.machine.topology.cpus().difference(&ground.machine.isolated),
     };
     if cpus.is_empty() {
         errors.push(table.error("cpus", "the machine's CPUs are not known; write e.g. cpus = \"0-7\""));
         return None;
     }
-    let topology = topology(table, &cpus, machine, errors);
+    let topology = topology(table, &cpus, ground, errors);
     let housekeeping = housekeeping.unwrap_or_default();
+    if ground.is_here {
+        check_here(table, &cpus, &housekeeping, ground, errors);
+    }
     let outside = housekeeping.difference(&cpus);
     if !outside.is_empty() {
         let message = format!("CPUs {outside} are not in host.cpus ({cpus}); leave them out");
@@ -63,6 +67,31 @@ pub(super) fn read(table: &Table, machine: &Topology, errors: &mut Errors) -> Op
     }
     let spares = table.tables("spares", errors).iter().filter_map(|entry| spare(entry, errors)).collect();
     Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns, placement, costs, spares })
+}
+
+/// Whether this machine has the host's CPUs, and one that is online is left for tenants.
+fn check_here(table: &Table, cpus: &CpuSet, housekeeping: &CpuSet, ground: &Ground, errors: &mut Errors) {
+    let (online, offline) = (ground.machine.topology.cpus(), &ground.machine.offline);
+    let all: CpuSet = online.iter().chain(offline.iter()).collect();
+    let isolated = cpus.intersection(&ground.machine.isolated);
+    let lacking = cpus.difference(&all);
+    let message = if !lacking.is_empty() {
+        format!(
+            "CPUs {lacking} are not on this machine, which has {all}; leave them out, or use `rota plan` to plan for \
+             another machine"
+        )
+    } else if !isolated.is_empty() {
+        format!(
+            "CPUs {isolated} are isolated, and no thread comes there by itself; leave them out, or boot without them \
+             in isolcpus"
+        )
+    } else if cpus.difference(housekeeping).difference(offline).is_empty() {
+        let offline = cpus.intersection(offline);
+        format!("CPUs {offline} are offline, which leaves tenants none; bring one online, or write others")
+    } else {
+        return;
+    };
+    errors.push(table.error("cpus", message));
 }
 
 fn spare(table: &Table, errors: &mut Errors) -> Option<Spare> {
@@ -99,15 +128,7 @@ pub(super) fn system(table: &Table, host: Option<&Host>, errors: &mut Errors) ->
         }
         return None;
     }
-    Some(Tenant {
-        name: Tenant::SYSTEM.to_owned(),
-        class: Class::Reserved(reservation),
-        vcpus: host.cpus.len() as u32, // CpuSet::LIMIT at most
-        affinity: Some(host.cpus.clone()),
-        pinned: true,
-        exclusive_cores: false,
-        matcher: None,
-    })
+    Some(Tenant::system(reservation, &host.cpus))
 }
 
 fn slot_min(value: &DeValue) -> Result<u64, String> {
@@ -139,11 +160,12 @@ fn cost(value: &DeValue) -> Result<u64, String> {
 
 /// The declared topology if any of it is declared; the machine's if it has all the CPUs; else a flat one, for another
 /// machine is meant.
-fn topology(table: &Table, cpus: &CpuSet, machine: &Topology, errors: &mut Errors) -> Topology {
+fn topology(table: &Table, cpus: &CpuSet, ground: &Ground, errors: &mut Errors) -> Topology {
     if !TOPOLOGY_KEYS.iter().any(|key| table.has(key)) {
-        let is_this_machine = cpus.difference(&machine.cpus()).is_empty();
-        // All of it: a sibling that is not in host.cpus is a sibling.
-        return if is_this_machine { machine.clone() } else { Topology::flat(cpus) };
+        let (machine, offline) = (&ground.machine.topology, &ground.machine.offline);
+        let is_this_machine = cpus.difference(&machine.cpus()).difference(offline).is_empty();
+        // All of it: a sibling that is not in host.cpus is a sibling. Of those that are offline no place is known.
+        return if is_this_machine { machine.with(offline) } else { Topology::flat(cpus) };
     }
     let [siblings, caches, nodes, sockets] = TOPOLOGY_KEYS.map(|key| Domains::read(table, key, cpus, errors));
     let place = |cpu| CpuPlace {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_model::{Host, Tenant, TenantId};
+use rota_model::{CpuSet, Host, Tenant, TenantId};
 
 use crate::planning::{Grants, Proposal, Proposer, Refusal};
 
@@ -59,7 +59,7 @@ impl<'a> Admission<'a> {
                 self.proposal = Some(proposal);
             }
             Err(refusal) if wishes.len() == 1 => {
-                self.refused.insert(first.0, reason(&refusal));
+                self.refused.insert(first.0, reason(first.1, &refusal));
             }
             Err(_) => {
                 let (earlier, later) = wishes.split_at(wishes.len() / 2);
@@ -70,8 +70,12 @@ impl<'a> Admission<'a> {
     }
 }
 
-fn reason(refusal: &Refusal) -> String {
+fn reason(tenant: &Tenant, refusal: &Refusal) -> String {
     match refusal {
+        // The configuration takes no empty affinity: what it named is left out.
+        _ if tenant.affinity.as_ref().is_some_and(CpuSet::is_empty) => {
+            "every CPU that it may run on is offline; bring one online, or change its affinity".to_owned()
+        }
         Refusal::Infeasible(infeasible) => infeasible.to_string(),
         other => other.to_string(),
     }

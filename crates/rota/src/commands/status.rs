@@ -39,6 +39,9 @@ fn text(status: &Status) -> String {
     if let Some(reason) = &status.edit_refused {
         text += &format!("the edited configuration is not used: {reason}\n\n");
     }
+    if !status.offline.is_empty() {
+        text += &format!("CPUs {} are offline, and nothing is planned there\n\n", status.offline);
+    }
     text += &table(&status.tenants.iter().map(row).collect::<Vec<_>>());
     for tenant in &status.tenants {
         notes(tenant, &mut text);
@@ -198,6 +201,7 @@ mod tests {
             table_length_ns: 102_702_600,
             window_s: 5.0,
             edit_refused: None,
+            offline: String::new(),
             tenants: vec![
                 web,
                 tenant("db", None),

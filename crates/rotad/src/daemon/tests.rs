@@ -153,6 +153,7 @@ impl Running {
             fs::create_dir_all(at(path)).unwrap();
         }
         fs::write(at("system/cpu/online"), "0-1\n").unwrap();
+        fs::write(at("system/cpu/present"), "0-2\n").unwrap();
         fs::write(at("etc/rota.toml"), config).unwrap();
         let machine = Machine { cgroup_root: at("cgroup"), proc: at("proc"), system: at("system") };
         let options = Options { config: at("etc/rota.toml"), socket: at("rota.sock"), metrics: None };
@@ -220,7 +221,7 @@ fn tenants_come_change_and_go() {
     fs::write(daemon.path("etc/rota.toml"), web(0.3)).unwrap();
     daemon.wait("the new promise", |status| tenant(status, "web").promised == Some(0.6));
     for (edit, part) in [
-        ("[host]\ncpus = \"0-9\"\n".to_owned(), "CPUs 2-9 are not online"),
+        ("[host]\ncpus = \"0-9\"\n".to_owned(), "rota.toml:2:8: host.cpus: CPUs 3-9 are not on this machine"),
         (web(0.3).replace("share", "shore"), "shore"),
         (web(0.3).replace("housekeeping = \"0\"", ""), "the log says why"),
     ] {
@@ -263,10 +264,33 @@ fn a_change_of_cpus_starts_a_new_session_and_another_end_is_a_failure() {
     assert!(error.to_string().ends_with("runnable task stall"), "{error}");
 }
 
+/// A CPU that is named and offline once kept Rota down, and its going offline ended it.
+#[test]
+fn a_host_is_planned_without_its_offline_cpus() {
+    let far = "[[tenant]]\nname = \"far\"\nclass = \"reserved\"\nshare = 0.1\nlatency = \"20ms\"\naffinity = \"2\"\n\
+               match = { cgroup = \"far\" }\n";
+    let daemon = Running::start(&(web(0.2).replace("0-1", "0-2") + far));
+    fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
+    fs::create_dir(daemon.path("cgroup/far")).unwrap();
+    let status = daemon.wait("one served, one refused", |status| {
+        tenant(status, "web").state == State::Served && tenant(status, "far").state == State::Refused
+    });
+    assert_eq!((status.offline.as_str(), status.cpus.len()), ("2", 2));
+    let refused = tenant(&status, "far").refused.as_deref().unwrap();
+    assert!(refused.starts_with("every CPU that it may run on is offline; bring one online"), "{refused}");
+
+    daemon.exit.send("cpu 2 going online, exiting scheduler".into()).unwrap();
+    fs::write(daemon.path("system/cpu/online"), "0-2\n").unwrap();
+    let status = daemon.wait("both served", |status| {
+        status.cpus.len() == 3 && status.tenants.iter().all(|tenant| tenant.state == State::Served)
+    });
+    assert_eq!(status.offline, "");
+}
+
 #[test]
 fn a_wrong_configuration_is_refused_before_anything_is_started() {
     for (config, part) in
-        [("[host]\nfoo = 1\n", "foo"), ("[host]\ncpus = \"0-3\"\n", "CPUs 2-3 are not online")]
+        [("[host]\nfoo = 1\n", "foo"), ("[host]\ncpus = \"0-3\"\n", "CPUs 3 are not on this machine")]
     {
         let daemon = Running::start(config);
         let Err(Failure::Usage(error)) = daemon.daemon.join().unwrap() else { panic!("{config} was taken") };
