@@ -1,6 +1,6 @@
 //! Which tenants come and go: the tree of cgroups, the running VMs and the configuration, looked at together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
@@ -72,7 +72,7 @@ impl Discovery {
     }
 
     /// Finds the model's tenants. Returns what has changed since the last time, those that went first, and what there
-    /// is to say about tenants that match one cgroup.
+    /// is to say about tenants that match one cgroup, or a user's unit.
     pub fn look(&mut self, model: &Model) -> (Vec<Sighting>, Vec<String>) {
         let matchers =
             model.tenants.iter().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));
@@ -94,7 +94,7 @@ impl Discovery {
                 sightings.push(Sighting::Appeared(tenant.name.clone(), cgroup.clone()));
             }
         }
-        (sightings, conflict_lines(now, &before.conflicts))
+        (sightings, lines(now, &before))
     }
 
     /// Looks for vCPU threads in the tenants' cgroups.
@@ -107,11 +107,20 @@ impl Discovery {
     }
 }
 
-fn conflict_lines(now: &Discovered, before: &BTreeSet<(String, String)>) -> Vec<String> {
-    let line = |(tenant, owner): &(String, String)| {
+/// What there is to say that there was not before.
+fn lines(now: &Discovered, before: &Discovered) -> Vec<String> {
+    let conflict = |(tenant, owner): &(String, String)| {
         format!("{tenant}: left out, its cgroup is {owner}'s; give each tenant a cgroup of its own")
     };
-    now.conflicts.difference(before).map(line).collect()
+    let of_user = |(tenant, path): &(String, PathBuf)| {
+        format!(
+            "{tenant}: not found, there is a user's unit of this name only; if it is meant, write match = {{ cgroup = '{}' \
+             }}",
+            path.display()
+        )
+    };
+    let conflicts = now.conflicts.difference(&before.conflicts).map(conflict);
+    conflicts.chain(now.of_users.difference(&before.of_users).map(of_user)).collect()
 }
 
 impl AsFd for Discovery {

@@ -19,6 +19,8 @@ pub struct Discovered {
     pub found: BTreeMap<String, Cgroup>,
     /// Tenant and the earlier tenant whose cgroup it would also be: one cgroup is one tenant.
     pub conflicts: BTreeSet<(String, String)>,
+    /// Tenant and the cgroup of a user's unit that is named as the tenant's, which is not it.
+    pub of_users: BTreeSet<(String, PathBuf)>,
 }
 
 /// Finds the tenants' cgroups in the tree. `vms` are the VMs that run, see [`vm::running_vms`].
@@ -37,6 +39,11 @@ pub fn discover<'a>(
             Match::Container(id) => names.container(id),
             Match::Vm { vmm, name } => vms.get(&(vmm.clone(), name.clone())).map(PathBuf::as_path),
         };
+        if let (None, Match::Unit(unit)) = (path, matcher)
+            && let Some(found) = names.user_units.get(OsStr::new(unit))
+        {
+            discovered.of_users.insert((tenant.to_owned(), found.to_path_buf()));
+        }
         let Some((path, &id)) = path.and_then(|path| Some((path, cgroups.get(path)?))) else { continue };
         match owners.entry(id) {
             Entry::Occupied(owner) => {
@@ -93,6 +100,31 @@ mod tests {
         assert_eq!(find(&paths, vm("vm")).as_deref(), Some("vm.scope"));
         assert_eq!(find(&paths, vm("other")), None);
         assert_eq!(find(&[ID], container(&ID[..12])).as_deref(), Some(ID));
+    }
+
+    /// Without systemd's driver a container's cgroup is named by colons, in which its id was not seen.
+    #[test]
+    fn ids_behind_colons_are_found() {
+        for path in [
+            format!("kubepods-burstable-pod1.slice:cri-containerd:{ID}"),
+            format!("system.slice/kubepods-pod1.slice:cri-containerd:{ID}"),
+            format!("system.slice:docker:{ID}"),
+        ] {
+            assert_eq!(find(&[&path], Match::Container(ID[..12].to_owned())), Some(path.clone()));
+        }
+    }
+
+    /// A user could make a unit with the name of a tenant that is not running, and have its reservation.
+    #[test]
+    fn a_users_unit_is_no_tenant_by_name_and_is_told() {
+        let unit = "user.slice/user-1000.slice/user@1000.service/app.slice/ptyxis-spawn-1.scope";
+        let inner = "system.slice/a.service/b.slice/inner.scope";
+        let cgroups = [unit, inner].iter().zip(1..).map(|(path, id)| (PathBuf::from(path), id)).collect();
+        let tenants = ["ptyxis-spawn-1.scope", "inner.scope"].map(|name| Match::Unit(name.to_owned()));
+        let tenants = ["a", "b"].into_iter().zip(&tenants);
+        let discovered = discover(&cgroups, &BTreeMap::new(), tenants);
+        assert!(discovered.found.is_empty());
+        assert_eq!(discovered.of_users, BTreeSet::from([("a".to_owned(), PathBuf::from(unit))]));
     }
 
     #[test]

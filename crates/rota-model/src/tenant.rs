@@ -1,7 +1,7 @@
 //! A tenant: one VM or container, its class, and how its cgroup is found.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{CpuSet, Share};
 
@@ -60,6 +60,16 @@ pub enum Match {
     Unit(String),
     /// A container by its id, or a prefix of it of 12 characters at least.
     Container(String),
+}
+
+impl Match {
+    /// The name of Cloud Hypervisor's VM, which its monitor knows none of: that of its API socket, without the extension.
+    /// Kata gives all of its sandboxes the same one, each in a folder that has the sandbox's id.
+    pub fn cloud_hypervisor_name(socket: &Path) -> Option<&str> {
+        let name = socket.file_stem()?.to_str()?;
+        let folder = || socket.parent()?.file_name()?.to_str();
+        if ["clh-api", "ch-api"].contains(&name) { folder().or(Some(name)) } else { Some(name) }
+    }
 }
 
 /// A tenant's cgroup, as it was found on the host.

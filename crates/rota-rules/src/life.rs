@@ -19,7 +19,7 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rota_model::{Cgroup, Class, Host, Model, Reservation, Tenant, TenantId};
+use rota_model::{Cgroup, Class, Host, Match, Model, Reservation, Tenant, TenantId};
 use rota_sched::{SYSTEM, TenantKind, TenantSpec};
 use rota_table::Certified;
 
@@ -31,6 +31,9 @@ use told::Told;
 
 /// Changes within this time go into one plan.
 const SETTLE_NS: u64 = 20_000_000;
+
+/// QEMU has started a VM's vCPU threads, and named them if it does, within this.
+const NAMED_NS: u64 = 5_000_000_000;
 
 /// A table: what it promises.
 #[derive(Clone, Debug, Default)]
@@ -58,8 +61,19 @@ struct Entry {
     since_ns: u64,
     is_vm: bool,
     threads: BTreeMap<u32, i32>,
+    /// The operator was told that its vCPU threads have no names.
+    is_told_nameless: bool,
     refused: Option<String>,
     told: Told,
+}
+
+impl Entry {
+    /// Whether it is a VM of QEMU's that does not name its vCPU threads; once.
+    fn is_nameless(&mut self, now_ns: u64) -> bool {
+        let is_qemu = matches!(&self.tenant.matcher, Some(Match::Vm { vmm, .. }) if vmm == "qemu");
+        let is_late = now_ns >= self.since_ns + NAMED_NS;
+        is_qemu && is_late && self.threads.is_empty() && !std::mem::replace(&mut self.is_told_nameless, true)
+    }
 }
 
 /// One tenant, for status and accounts.
@@ -175,7 +189,7 @@ impl Life {
             Event::Configured(model) => self.configured(now_ns, model, &mut said),
             Event::Appeared { tenant, cgroup } => self.appeared(now_ns, &tenant, cgroup, &mut said),
             Event::Vanished { tenant } => self.vanished(now_ns, &tenant, &mut said),
-            Event::Threads { tenant, threads } => self.threads(&tenant, threads, &mut said),
+            Event::Threads { tenant, threads } => self.threads(now_ns, &tenant, threads, &mut said),
             Event::Installed { generation, adopted_at_ns } => {
                 if let Some(next) = &mut self.next {
                     (next.generation, next.adopted_at_ns) = (generation, Some(adopted_at_ns));
@@ -248,7 +262,7 @@ impl Life {
     }
 
     fn enter(&mut self, id: TenantId, now_ns: u64, tenant: Tenant, cgroup: Option<Cgroup>) {
-        let is_vm = matches!(tenant.matcher, Some(rota_model::Match::Vm { .. }));
+        let is_vm = matches!(tenant.matcher, Some(Match::Vm { .. }));
         let entry = Entry {
             tenant,
             cgroup,
@@ -257,6 +271,7 @@ impl Life {
             since_ns: now_ns,
             is_vm,
             threads: BTreeMap::new(),
+            is_told_nameless: false,
             refused: None,
             told: Told::default(),
         };
@@ -273,9 +288,15 @@ impl Life {
         }
     }
 
-    fn threads(&mut self, name: &str, threads: BTreeMap<u32, i32>, said: &mut Vec<String>) {
+    fn threads(&mut self, now_ns: u64, name: &str, threads: BTreeMap<u32, i32>, said: &mut Vec<String>) {
         let Some(entry) = present(&mut self.entries, name) else { return };
         if entry.threads == threads {
+            said.extend(entry.is_nameless(now_ns).then(|| {
+                format!(
+                    "{name}: none of its threads is named as a vCPU, so none has its own slots; start QEMU with -name \
+                     guest=...,debug-threads=on"
+                )
+            }));
             return;
         }
         entry.is_vm |= !threads.is_empty();

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use rota_model::Match;
+
 /// A vCPU thread's number, from the name its monitor gives it; nothing for any other thread.
 ///
 /// QEMU names them `CPU 0/KVM` or `CPU 0/TCG` (with `-name ...,debug-threads=on`), Firecracker `fc_vcpu 0`, Cloud
@@ -19,23 +21,32 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
 
 /// The monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and the VM's name, if this command line is a monitor's.
 ///
-/// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Cloud Hypervisor knows no names: there it
-/// is the file name of its `--api-socket` without the extension.
+/// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Kata starts Firecracker without one, in a
+/// folder as the jailer's, which has the id. Cloud Hypervisor knows no names: there it comes from its `--api-socket`, see
+/// [`Match::cloud_hypervisor_name`].
 pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
     let program = Path::new(arguments.first()?).file_name()?.to_str()?;
     if program.starts_with("qemu-system") || program == "qemu-kvm" || program == "kvm" {
         let value = option(arguments, &["-name", "--name"])?;
         Some(("qemu", qemu_guest(value)?))
     } else if program.starts_with("firecracker") {
-        Some(("firecracker", option(arguments, &["--id"])?.to_owned()))
+        let id = option(arguments, &["--id"]).or_else(|| jailed_id(option(arguments, &["--api-sock"])?));
+        Some(("firecracker", id?.to_owned()))
     } else if program.starts_with("cloud-hypervisor") {
         let value = option(arguments, &["--api-socket"])?;
         let socket = value.split(',').next()?;
         let socket = socket.strip_prefix("path=").unwrap_or(socket);
-        Some(("cloud-hypervisor", Path::new(socket).file_stem()?.to_str()?.to_owned()))
+        Some(("cloud-hypervisor", Match::cloud_hypervisor_name(Path::new(socket))?.to_owned()))
     } else {
         None
     }
+}
+
+/// The id in a path of the jailer's: `/run/vc/firecracker/ID/root/run/firecracker.socket`.
+fn jailed_id(socket: &str) -> Option<&str> {
+    let (folder, _) = socket.split_once("/root/")?;
+    let (base, id) = folder.rsplit_once('/')?;
+    base.ends_with("/firecracker").then_some(id)
 }
 
 /// The value of an option written `--option value` or `--option=value`.
@@ -205,6 +216,14 @@ mod tests {
         let cloud = |name: &str| Some(("cloud-hypervisor", name.to_owned()));
         assert_eq!(vm("cloud-hypervisor --api-socket /run/vm1.sock"), cloud("vm1"));
         assert_eq!(vm("cloud-hypervisor --api-socket path=/run/vm1.sock,fd=3"), cloud("vm1"));
+        // Kata's sandboxes were all one and the same VM, or none.
+        assert_eq!(vm("cloud-hypervisor --api-socket /run/vc/vm/4f1c2a/clh-api.sock"), cloud("4f1c2a"));
+        assert_eq!(vm("cloud-hypervisor --api-socket /run/kata/4f1c2b/ch-api.sock -v"), cloud("4f1c2b"));
+        let kata =
+            "firecracker --api-sock /run/vc/firecracker/4f1c2c/root/run/firecracker.socket --config-file /a";
+        assert_eq!(vm(kata), Some(("firecracker", "4f1c2c".to_owned())));
+        assert_eq!(vm("firecracker --api-sock /root/run/firecracker.socket"), None);
+        assert_eq!(vm("qemu-system-x86_64 -name sandbox-4f1c2d,debug-threads=on"), qemu("sandbox-4f1c2d"));
         assert_eq!(vm("vim -name web-0"), None);
         assert_eq!(vm_of_command(&[]), None);
     }

@@ -1,5 +1,7 @@
 //! `match`: how a tenant is found on the host.
 
+use std::path::Path;
+
 use toml::de::DeValue;
 
 use super::error::Errors;
@@ -157,12 +159,11 @@ fn vm(text: &str) -> Result<Match, String> {
         ));
     }
     if vmm == "cloud-hypervisor" && name.contains('/') {
-        let file = name.rsplit('/').next().unwrap_or(name);
-        let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+        let named = Match::cloud_hypervisor_name(Path::new(name)).unwrap_or("web");
         return Err(format!(
-            "{} is a path; write the name of its --api-socket without folder and extension: {}",
+            "{} is a path; write what tells it from others: {}",
             quote(name),
-            quote(&format!("{vmm}:{stem}"))
+            quote(&format!("{vmm}:{named}"))
         ));
     }
     Ok(Match::Vm { vmm: vmm.to_owned(), name: name.to_owned() })

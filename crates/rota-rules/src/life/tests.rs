@@ -364,6 +364,25 @@ fn vcpu_threads_make_a_vm() {
     assert!(world.record.threads.is_empty());
 }
 
+/// QEMU without debug-threads=on was served without a word as if it had no vCPU.
+#[test]
+fn a_vm_without_names_of_vcpus_is_told_once() {
+    let told = |vmm: &str| {
+        let tenant = reserved("vm", 0.25, 20) + &format!("match = {{ vm = \"{vmm}:vm\" }}\n");
+        let mut world = World::new(model(&tenant));
+        world.appear("vm", 1);
+        let nobody = || Event::Threads { tenant: "vm".into(), threads: BTreeMap::new() };
+        world.event(nobody());
+        assert!(!world.said("named"), "threads have time to get their names");
+        world.pass(NAMED_NS);
+        world.event(nobody());
+        world.event(nobody());
+        world.record.said.iter().filter(|line| line.contains("debug-threads=on")).count()
+    };
+    assert_eq!(told("qemu"), 1);
+    assert_eq!(told("firecracker"), 0, "its vCPUs begin when it is told to");
+}
+
 #[test]
 fn a_host_without_housekeeping_serves_the_system_as_a_tenant() {
     let mut world = World::new(configured("[host]\ncpus = \"0-2\"\n"));
