@@ -113,10 +113,9 @@ fn lines(now: &Discovered, before: &Discovered) -> Vec<String> {
         format!("{tenant}: left out, its cgroup is {owner}'s; give each tenant a cgroup of its own")
     };
     let of_user = |(tenant, path): &(String, PathBuf)| {
+        let path = path.display();
         format!(
-            "{tenant}: not found, there is a user's unit of this name only; if it is meant, write match = {{ cgroup = '{}' \
-             }}",
-            path.display()
+            "{tenant}: not found, but a user has such a unit; if it is meant, write match = {{ cgroup = '{path}' }}"
         )
     };
     let conflicts = now.conflicts.difference(&before.conflicts).map(conflict);

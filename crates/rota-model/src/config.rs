@@ -39,8 +39,8 @@
 //! | `exclusive_cores` | nobody else runs on the siblings of its CPUs, `false` by default; reserved only, on a host with housekeeping CPUs |
 //! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`; `{i}` as in `name` |
 //!
-//! A `match` is a whole name, never a pattern. `cgroup` is a path below the mount point of cgroups; what has a `\` in it
-//! stands in single quotes. `unit` is a unit of the system's manager: one of a user's is matched by its cgroup.
+//! A `match` is a whole name, never a pattern. `cgroup` is a path below the mount point of cgroups; what has a `\` in
+//! it stands in single quotes. `unit` is a unit of the system's manager: one of a user's is matched by its cgroup.
 //! `container` is an id in lower case, or its first 12 characters or more; a container's name is in no cgroup.
 //!
 //! Durations are strings with a unit: `"20ms"`, `"1.5s"`; `ns`, `us`, `ms` or `s`.
@@ -126,6 +126,16 @@ pub fn parse_with<T>(
 ) -> Result<(Model, T), ConfigErrors> {
     let machine = Machine { topology: machine.clone(), ..Machine::default() };
     parse_on(sources, &Ground { machine: &machine, is_here: false }, keys, read)
+}
+
+/// As [`parse`], with what of the machine is offline or isolated: the first has no place there that is known, and the
+/// others are not of the host unless it names them.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_for(sources: &[Source], machine: &Machine) -> Result<Model, ConfigErrors> {
+    parse_on(sources, &Ground { machine, is_here: false }, &[], |_, _, _| ()).map(|(model, ())| model)
 }
 
 /// Reads the files for the machine itself, to be used there. Returns also which of the host's CPUs are offline: the

@@ -63,8 +63,8 @@ pub enum Match {
 }
 
 impl Match {
-    /// The name of Cloud Hypervisor's VM, which its monitor knows none of: that of its API socket, without the extension.
-    /// Kata gives all of its sandboxes the same one, each in a folder that has the sandbox's id.
+    /// The name of Cloud Hypervisor's VM, which itself has none: that of its API socket, without the extension. Kata
+    /// gives all of its sandboxes the same one, each in a folder that has the sandbox's id.
     pub fn cloud_hypervisor_name(socket: &Path) -> Option<&str> {
         let name = socket.file_stem()?.to_str()?;
         let folder = || socket.parent()?.file_name()?.to_str();

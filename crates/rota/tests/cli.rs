@@ -278,7 +278,7 @@ fn wrong_usage_is_explained() {
 fn up_is_for_the_machine_it_runs_on() {
     let folder = Folder::new(ELSEWHERE);
     let (_, err) = folder.expect(2, &["up", "-c", "rota.toml"]);
-    assert!(err.contains("CPUs 1000-1003 are not online on this machine"), "{err}");
+    assert!(err.contains("rota.toml:2:8: host.cpus: CPUs 1000-1003 are not on this machine"), "{err}");
 }
 
 #[test]

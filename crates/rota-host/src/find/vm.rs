@@ -22,8 +22,8 @@ pub fn vcpu_index(comm: &str) -> Option<u32> {
 /// The monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and the VM's name, if this command line is a monitor's.
 ///
 /// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Kata starts Firecracker without one, in a
-/// folder as the jailer's, which has the id. Cloud Hypervisor knows no names: there it comes from its `--api-socket`, see
-/// [`Match::cloud_hypervisor_name`].
+/// folder as the jailer's, which has the id. Cloud Hypervisor knows no names: there it comes from its `--api-socket`,
+/// see [`Match::cloud_hypervisor_name`].
 pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
     let program = Path::new(arguments.first()?).file_name()?.to_str()?;
     if program.starts_with("qemu-system") || program == "qemu-kvm" || program == "kvm" {

@@ -164,19 +164,19 @@ impl TenantResult {
         self.blackouts.wanted_ns == 0
     }
 
-    /// Whether it received less than what its threads were due in the window.
+    /// Whether it received less than what its threads were due in the window, which has parts of `length_ns` each.
     ///
-    /// The window may begin and end in its longest wait, so a vCPU's slots in a window W come to U (W - L) at least:
+    /// Each part may begin and end in its longest wait, so a vCPU's slots in a time W come to U (W - L) at least:
     /// the supply bound of a periodic resource (Shin and Lee, 2003). Those in which it wanted nothing are not due to
     /// it, and n threads at a time can use the slots of n vCPUs of v: n / v of all, or more.
-    pub fn is_short(&self, window_ns: u64) -> bool {
+    pub fn is_short(&self, window_ns: u64, length_ns: u64) -> bool {
         let (Some(share), Some(bound_ns)) = (self.promised_share, self.latency_bound_ns) else {
             return false;
         };
-        let part = |ns: u64| ns as f64 / window_ns.max(1) as f64;
+        let wait = bound_ns as f64 / length_ns.max(1) as f64;
         let due = |(threads, wanted_ns): (u32, u64)| {
-            let unwanted = 1.0 - part(wanted_ns.min(window_ns));
-            f64::from(threads) / f64::from(self.vcpus) * (share * (1.0 - part(bound_ns)) - unwanted)
+            let unwanted = 1.0 - wanted_ns.min(window_ns) as f64 / window_ns.max(1) as f64;
+            f64::from(threads) / f64::from(self.vcpus) * (share * (1.0 - wait) - unwanted)
         };
         let one = [self.blackouts.wanted_ns];
         let wanted = if self.wanted_ns.is_empty() { &one[..] } else { &self.wanted_ns };
@@ -270,9 +270,9 @@ mod tests {
         let mut tenant = result.tenants[0].clone();
         (tenant.promised_share, tenant.latency_bound_ns) = (Some(0.2), Some(20_000_000));
         (tenant.received_share, tenant.blackouts.wanted_ns) = (0.1, 10_000_000_000);
-        assert!(tenant.is_short(10_000_000_000));
+        assert!(tenant.is_short(10_000_000_000, 10_000_000_000));
         tenant.blackouts.wanted_ns /= 2;
-        assert!(!tenant.is_short(10_000_000_000));
+        assert!(!tenant.is_short(10_000_000_000, 10_000_000_000));
     }
 
     /// One thread of a tenant of four vCPUs ran all the time, and was said to have missed a share of half a CPU each.
@@ -296,16 +296,17 @@ mod tests {
             requests: None,
             work: None,
         };
-        assert!(!tenant.is_short(second), "one thread");
+        assert!(!tenant.is_short(second, second), "one thread");
         tenant.wanted_ns = vec![second; 2];
-        assert!(!tenant.is_short(second), "two threads, which can use half of it");
+        assert!(!tenant.is_short(second, second), "two threads, which can use half of it");
         tenant.wanted_ns = vec![second; 3];
-        assert!(tenant.is_short(second), "three threads");
+        assert!(tenant.is_short(second, second), "three threads");
         tenant.wanted_ns = vec![second, second, second / 2];
-        assert!(!tenant.is_short(second), "a third one that seldom wanted to run");
+        assert!(!tenant.is_short(second, second), "a third one that seldom wanted to run");
         tenant.wanted_ns.clear();
-        assert!(!tenant.is_short(second), "no more is known than that there was one");
+        assert!(!tenant.is_short(second, second), "no more is known than that there was one");
         tenant.received_share = 0.12;
-        assert!(tenant.is_short(second), "less than one thread's");
+        assert!(tenant.is_short(second, second), "less than one thread's");
+        assert!(!tenant.is_short(second, second / 10), "ten parts have ten ends");
     }
 }

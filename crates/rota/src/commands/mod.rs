@@ -17,8 +17,8 @@ use std::time::Duration;
 use anyhow::{Context, Error};
 use clap::Args;
 use rota_host::topology;
-use rota_model::config::{duration_ns, parse};
-use rota_model::{Model, Topology};
+use rota_model::Model;
+use rota_model::config::{duration_ns, parse_for};
 use rotad::sources;
 
 /// Why a command did not do what it was asked for.
@@ -78,8 +78,8 @@ impl Config {
     fn model(&self) -> Result<Model, Failure> {
         let sources = sources::read(&self.config).map_err(Failure::Usage)?;
         // What this machine is like is a default; a description of another machine needs none.
-        let machine = topology::read(Path::new(topology::SYSFS)).unwrap_or_else(|_| Topology::default());
-        parse(&sources, &machine).map_err(|errors| Failure::Usage(errors.into()))
+        let machine = topology::machine(Path::new(topology::SYSFS)).unwrap_or_default();
+        parse_for(&sources, &machine).map_err(|errors| Failure::Usage(errors.into()))
     }
 }
 

@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rota_host::topology;
 use rota_model::Model;
-use rota_model::config::parse;
+use rota_model::config::parse_for;
 use rota_record::recorder::{self, Recorder};
 use rotad::sources;
 
@@ -100,6 +100,6 @@ fn model(arguments: &Arguments) -> Result<Model, Failure> {
         return Ok(recorder::unconfigured()?);
     };
     let sources = sources::read(config).map_err(Failure::Usage)?;
-    let machine = topology::read(Path::new(topology::SYSFS))?;
-    parse(&sources, &machine).map_err(|errors| Failure::Usage(errors.into()))
+    let machine = topology::machine(Path::new(topology::SYSFS))?;
+    parse_for(&sources, &machine).map_err(|errors| Failure::Usage(errors.into()))
 }

@@ -13,7 +13,8 @@ pub struct Summary<'a> {
     pub reserved: usize,
     /// How many of them never wanted to run: no promise to them was put to the test.
     pub idle: usize,
-    /// Of the others the tenant that waited longest measured by its own bound, its longest blackout and that bound, in ns.
+    /// Of the others the tenant that waited longest measured by its own bound, its longest blackout and that bound, in
+    /// ns.
     pub worst: Option<(&'a str, u64, u64)>,
     /// Tenants with a blackout longer than their bound.
     pub late: Vec<&'a str>,
@@ -60,7 +61,7 @@ impl<'a> Summary<'a> {
             idle: reserved.iter().filter(|tenant| tenant.is_idle()).count(),
             worst: bounds.max_by(|a, b| times_bound(a.1, a.2).total_cmp(&times_bound(b.1, b.2))),
             late: names(&|tenant| tenant.is_late()),
-            short: names(&|tenant| tenant.is_short(run.window_ns)),
+            short: names(&|tenant| tenant.is_short(run.window_ns, run.length_ns)),
             taken_ns: run.taken_ns,
             is_void: run.is_void,
         }

@@ -63,17 +63,17 @@ pub struct Figure {
 /// Nothing to show.
 const DASH: &str = "\u{2013}";
 
-type Measure = (&'static str, fn(&Tenant, u64) -> Option<Figure>);
+type Measure = (&'static str, fn(&Tenant, &Run) -> Option<Figure>);
 
-/// The tables, each with its measures. The second argument of a measure is the window in ns.
+/// The tables, each with its measures. A measure is told the run, too.
 const TABLES: &[(&str, &[Measure])] = &[
     (
         "Share and blackout",
         &[
-            ("Share received", |tenant, window_ns| {
+            ("Share received", |tenant, run| {
                 Some(Figure {
                     text: format::share(tenant.seen.received_share),
-                    is_broken: tenant.seen.is_short(window_ns),
+                    is_broken: tenant.seen.is_short(run.window_ns, run.length_ns),
                 })
             }),
             ("Longest blackout", |tenant, _| {
@@ -115,9 +115,7 @@ const TABLES: &[(&str, &[Measure])] = &[
     (
         "What the programs themselves count: pieces of work, and times of their own",
         &[
-            ("Work", |tenant, window_ns| {
-                rate(Some(tenant.inside.as_ref()?.work).filter(|work| *work > 0)?, window_ns)
-            }),
+            ("Work", |tenant, run| rate(Some(tenant.inside.as_ref()?.work).filter(|work| *work > 0)?, run)),
             ("Median", |tenant, _| time(some(&tenant.inside.as_ref()?.latencies)?.p50_ns)),
             ("99th percentile", |tenant, _| time(some(&tenant.inside.as_ref()?.latencies)?.p99_ns)),
         ],
@@ -125,8 +123,8 @@ const TABLES: &[(&str, &[Measure])] = &[
     (
         "Changes of task",
         &[
-            ("Preemptions", |tenant, window_ns| rate(tenant.inside.as_ref()?.preemptions, window_ns)),
-            ("Migrations", |tenant, window_ns| rate(tenant.inside.as_ref()?.migrations, window_ns)),
+            ("Preemptions", |tenant, run| rate(tenant.inside.as_ref()?.preemptions, run)),
+            ("Migrations", |tenant, run| rate(tenant.inside.as_ref()?.migrations, run)),
         ],
     ),
 ];
@@ -135,8 +133,8 @@ fn some(times: &Times) -> Option<&Times> {
     (!times.is_empty()).then_some(times)
 }
 
-fn rate(count: u64, window_ns: u64) -> Option<Figure> {
-    let text = format::rate(count as f64 * 1e9 / window_ns.max(1) as f64);
+fn rate(count: u64, run: &Run) -> Option<Figure> {
+    let text = format::rate(count as f64 * 1e9 / run.window_ns.max(1) as f64);
     Some(Figure { text, is_broken: false })
 }
 
@@ -181,11 +179,12 @@ pub fn tables(runs: &[Run]) -> Vec<Table> {
 
 fn table(runs: &[Run], caption: &'static str, measures: &[Measure]) -> Option<Table> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.to_owned());
-    let has_any = |tenant: &Tenant| measures.iter().any(|(_, measure)| measure(tenant, 1).is_some());
+    let first = runs.first()?;
+    let has_any = |tenant: &Tenant| measures.iter().any(|(_, measure)| measure(tenant, first).is_some());
     let figure = |cells: &Cells, run: &Run, measure: &Measure| {
         let tenant = cells.iter().find(|(policy, _)| *policy == run.policy);
         tenant
-            .and_then(|(_, tenant)| measure.1(tenant, run.window_ns))
+            .and_then(|(_, tenant)| measure.1(tenant, run))
             .unwrap_or_else(|| Figure { text: DASH.to_owned(), is_broken: false })
     };
     let row = |(name, cells): (&str, Cells)| TableRow {
