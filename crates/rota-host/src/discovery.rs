@@ -8,7 +8,7 @@ use anyhow::Result;
 use rota_model::{Cgroup, Match, Model};
 
 use crate::find::vm::{ThreadScan, running_vms};
-use crate::find::{Discovered, discover};
+use crate::find::{Discovered, Unfit, discover};
 use crate::tree::Tree;
 
 /// What has changed about a tenant, which is named as in the configuration.
@@ -72,7 +72,7 @@ impl Discovery {
     }
 
     /// Finds the model's tenants. Returns what has changed since the last time, those that went first, and what there
-    /// is to say about tenants that match one cgroup, or a user's unit.
+    /// is to say about tenants that match one cgroup, or mean what is none.
     pub fn look(&mut self, model: &Model) -> (Vec<Sighting>, Vec<String>) {
         let matchers =
             model.tenants.iter().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));
@@ -112,14 +112,17 @@ fn lines(now: &Discovered, before: &Discovered) -> Vec<String> {
     let conflict = |(tenant, owner): &(String, String)| {
         format!("{tenant}: left out, its cgroup is {owner}'s; give each tenant a cgroup of its own")
     };
-    let of_user = |(tenant, path): &(String, PathBuf)| {
-        let path = path.display();
-        format!(
-            "{tenant}: not found, but a user has such a unit; if it is meant, write match = {{ cgroup = '{path}' }}"
-        )
+    let unfit = |(tenant, unfit): &(String, Unfit)| match unfit {
+        Unfit::UsersUnit(path) => format!(
+            "{tenant}: not found, but a user has such a unit; if it is meant, write match = {{ cgroup = '{}' }}",
+            path.display()
+        ),
+        Unfit::InRoot => {
+            format!("{tenant}: left out, it runs in the root cgroup, as all do; start it in one of its own")
+        }
     };
     let conflicts = now.conflicts.difference(&before.conflicts).map(conflict);
-    conflicts.chain(now.of_users.difference(&before.of_users).map(of_user)).collect()
+    conflicts.chain(now.unfit.difference(&before.unfit).map(unfit)).collect()
 }
 
 impl AsFd for Discovery {

@@ -19,8 +19,17 @@ pub struct Discovered {
     pub found: BTreeMap<String, Cgroup>,
     /// Tenant and the earlier tenant whose cgroup it would also be: one cgroup is one tenant.
     pub conflicts: BTreeSet<(String, String)>,
-    /// Tenant and the cgroup of a user's unit that is named as the tenant's, which is not it.
-    pub of_users: BTreeSet<(String, PathBuf)>,
+    /// Tenant and what is there that it may mean, but is not it.
+    pub unfit: BTreeSet<(String, Unfit)>,
+}
+
+/// What looks like a tenant and is none.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unfit {
+    /// The cgroup of a user's unit: any user can name one like the system's.
+    UsersUnit(PathBuf),
+    /// A VM in the root cgroup, which is the whole machine.
+    InRoot,
 }
 
 /// Finds the tenants' cgroups in the tree. `vms` are the VMs that run, see [`vm::running_vms`].
@@ -39,11 +48,14 @@ pub fn discover<'a>(
             Match::Container(id) => names.container(id),
             Match::Vm { vmm, name } => vms.get(&(vmm.clone(), name.clone())).map(PathBuf::as_path),
         };
-        if let (None, Match::Unit(unit)) = (path, matcher)
-            && let Some(found) = names.user_units.get(OsStr::new(unit))
-        {
-            discovered.of_users.insert((tenant.to_owned(), found.to_path_buf()));
-        }
+        let unfit = match (path, matcher) {
+            (None, Match::Unit(unit)) => {
+                names.user_units.get(OsStr::new(unit)).map(|found| Unfit::UsersUnit(found.to_path_buf()))
+            }
+            (Some(path), Match::Vm { .. }) if path.as_os_str().is_empty() => Some(Unfit::InRoot),
+            _ => None,
+        };
+        discovered.unfit.extend(unfit.map(|unfit| (tenant.to_owned(), unfit)));
         let Some((path, &id)) = path.and_then(|path| Some((path, cgroups.get(path)?))) else { continue };
         match owners.entry(id) {
             Entry::Occupied(owner) => {
@@ -114,6 +126,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_vm_in_the_root_cgroup_is_no_tenant_and_is_told() {
+        let key = ("qemu".to_owned(), "vm".to_owned());
+        let matcher = Match::Vm { vmm: key.0.clone(), name: key.1.clone() };
+        let vms = BTreeMap::from([(key, PathBuf::new())]);
+        let discovered = discover(&BTreeMap::new(), &vms, [("t", &matcher)].into_iter());
+        assert!(discovered.found.is_empty());
+        assert_eq!(discovered.unfit, BTreeSet::from([("t".to_owned(), Unfit::InRoot)]));
+    }
+
     /// A user could make a unit with the name of a tenant that is not running, and have its reservation.
     #[test]
     fn a_users_unit_is_no_tenant_by_name_and_is_told() {
@@ -124,7 +146,7 @@ mod tests {
         let tenants = ["a", "b"].into_iter().zip(&tenants);
         let discovered = discover(&cgroups, &BTreeMap::new(), tenants);
         assert!(discovered.found.is_empty());
-        assert_eq!(discovered.of_users, BTreeSet::from([("a".to_owned(), PathBuf::from(unit))]));
+        assert_eq!(discovered.unfit, BTreeSet::from([("a".to_owned(), Unfit::UsersUnit(unit.into()))]));
     }
 
     #[test]

@@ -141,8 +141,8 @@ fn collect_threads(cgroup: &Path, threads: &mut BTreeSet<i32>) {
 
 /// Every running VM: monitor and name to its cgroup, relative to the cgroup root.
 ///
-/// libvirt spreads a VM's threads over *threaded* cgroups below one domain; the domain is the tenant. A VM in the root
-/// cgroup is left out: the root is the whole machine. Of two VMs of one name, the one with the lower process id counts.
+/// libvirt spreads a VM's threads over *threaded* cgroups below one domain; the domain is the tenant. That of a VM in
+/// the root cgroup is empty. Of two VMs of one name, the one with the lower process id counts.
 pub fn running_vms(proc: &Path, cgroup_root: &Path) -> BTreeMap<(String, String), PathBuf> {
     let entries = std::fs::read_dir(proc).into_iter().flatten().flatten();
     let mut pids: Vec<i32> =
@@ -166,7 +166,7 @@ fn domain_of(process: &Path, cgroup_root: &Path) -> Option<PathBuf> {
             .is_ok_and(|kind| kind.trim() == "threaded")
     };
     while threaded(&cgroup) && cgroup.pop() {}
-    (!cgroup.as_os_str().is_empty()).then_some(cgroup)
+    Some(cgroup)
 }
 
 fn command_of(process: &Path) -> Option<(&'static str, String)> {
@@ -269,7 +269,7 @@ mod tests {
         process(&proc, 21, "qemu", "qemu-kvm -name rootless", "");
 
         let key = |name: &str| ("qemu".to_owned(), name.to_owned());
-        let expected = BTreeMap::from([(key("web-0"), PathBuf::from("machine.slice/vm"))]);
-        assert_eq!(running_vms(&proc, &root), expected, "and the root is never a tenant");
+        let expected = [(key("web-0"), PathBuf::from("machine.slice/vm")), (key("rootless"), PathBuf::new())];
+        assert_eq!(running_vms(&proc, &root), BTreeMap::from(expected));
     }
 }
