@@ -1,16 +1,18 @@
 //! A change to a roster that plans only the CPUs concerned.
 //!
 //! Who goes leaves room behind. Who comes, the largest first, takes a spare that is enough for it, which needs no plan,
-//! or else is put on one CPU that has room, for which spares give way. Then each CPU that has got or lost someone gets
-//! a new timetable; CPUs with divided vCPUs are laid out anew together. Whatever fails, the roster is as it was.
+//! or else is put on one CPU that has room, for which spares give way. A CPU with fewest vCPUs of its tenant comes
+//! first. Then each CPU that has got or lost someone gets a new timetable; CPUs with divided vCPUs are laid out anew
+//! together. Whatever fails, the roster is as it was.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use rota_model::{Model, Reservation, Share, Spare};
+use rota_model::{Model, Placement, Reservation, Share, Spare};
 
+use crate::apart::Own;
 use crate::demand::Demand;
-use crate::lay_out::Wanted;
+use crate::lay_out::{Wanted, Way};
 use crate::partition::Item;
 use crate::period::{Choice, Task, task};
 use crate::plan::Ground;
@@ -48,6 +50,17 @@ pub(crate) struct Newcomer {
     pub before: Option<usize>,
 }
 
+/// What a vCPU that comes gets on its CPU.
+#[derive(Clone, Copy, Debug)]
+enum Seat {
+    /// What is free.
+    Free(Task),
+    /// A spare of this kind.
+    Spare(usize),
+    /// What is free once the spares there are given up.
+    Yielded(Task),
+}
+
 /// An edit in progress.
 pub(crate) struct Edit<'a> {
     model: &'a Model,
@@ -59,6 +72,10 @@ pub(crate) struct Edit<'a> {
     stale: BTreeSet<usize>,
     /// CPUs that turned out not to have the time for those who come.
     closed: BTreeSet<usize>,
+    /// Who goes.
+    gone: BTreeSet<u32>,
+    /// Where the tenants of those who come have vCPUs.
+    own: BTreeMap<u32, Own>,
     /// How many spares were taken.
     spares: u32,
 }
@@ -77,8 +94,17 @@ pub(crate) struct Done {
 impl<'a> Edit<'a> {
     /// `model` is as it was before the edit.
     pub fn new(model: &'a Model, ground: &'a mut Ground, roster: &'a mut Roster) -> Edit<'a> {
-        let [stale, closed] = [BTreeSet::new(), BTreeSet::new()];
-        Edit { model, ground, roster, before: BTreeMap::new(), stale, closed, spares: 0 }
+        Edit {
+            model,
+            ground,
+            roster,
+            before: BTreeMap::new(),
+            stale: BTreeSet::new(),
+            closed: BTreeSet::new(),
+            gone: BTreeSet::new(),
+            own: BTreeMap::new(),
+            spares: 0,
+        }
     }
 
     /// Takes out vCPUs and puts others in. None if those who come do not fit so, and always something if nobody comes.
@@ -86,6 +112,7 @@ impl<'a> Edit<'a> {
         for &vcpu in gone {
             self.take_out(vcpu);
         }
+        self.gone.extend(gone);
         self.part();
         let numbers: Vec<u32> =
             newcomers.iter().map(|newcomer| self.roster.insert(newcomer.demand.clone())).collect();
@@ -102,7 +129,8 @@ impl<'a> Edit<'a> {
     /// Adds a spare; none if there is no room for it on the CPU that has most.
     pub fn add_spare(mut self, kind: u32, tasks: &[Task; 2]) -> Option<BTreeSet<usize>> {
         let find = |&task: &Task| {
-            Some((task, self.roster.room.find(&Item::new(task, None), self.ground.placement)?))
+            let room = &self.roster.room;
+            Some((task, room.find(&Item::new(task, None), self.ground.placement, &Own::default(), 0)?))
         };
         let (task, cpu) = tasks.iter().find_map(find)?;
         let group = self.roster.group_of[cpu];
@@ -183,7 +211,7 @@ impl<'a> Edit<'a> {
             capacity,
             journal: None,
         };
-        let layout = wanted.lay_out(self.ground.placement, &mut self.ground.known).ok()?;
+        let layout = wanted.lay_out(self.ground.placement, Way::Anyhow, &mut self.ground.known).ok()?;
         let storable =
             layout.groups.iter().all(|(_, made)| made.as_deref().is_none_or(Timetable::is_storable));
         let member = |&vcpu: &u32| Member {
@@ -221,50 +249,77 @@ impl<'a> Edit<'a> {
         None
     }
 
-    /// Where it was if it can be, or else where there is room.
+    /// On a CPU with fewest vCPUs of its tenant.
     fn put(&mut self, newcomer: &Newcomer, number: u32) -> Option<()> {
-        let Newcomer { demand, tasks, before } = newcomer;
-        let allowed = demand.allowed.as_deref();
-        let stay = before.filter(|cpu| allowed.is_none_or(|allowed| allowed.binary_search(cpu).is_ok()));
-        let stay = tasks.iter().find_map(|&task| {
-            let cpu = self.find(demand, &Item::new(task, Some(&[stay?])))?;
-            Some((task, cpu))
-        });
-        if stay.is_none()
-            && let Some((cpu, kind)) = self.spare(demand)
-        {
-            let group = self.roster.group_of[cpu];
-            self.save(group);
-            self.roster.take_spare(group, kind, number, tasks[0]);
-            self.refresh_group(group);
-            self.spares += 1;
-            return Some(());
+        let demand = &newcomer.demand;
+        let is_kept_apart = self.ground.placement == Placement::WorstFit && !demand.is_exclusive;
+        let mut own = Own::default();
+        if is_kept_apart {
+            own = self.own.remove(&demand.tenant).unwrap_or_else(|| self.own_of(demand.tenant));
         }
-        let find = |&task: &Task| Some((task, self.find(demand, &Item::new(task, allowed))?));
-        let yielded = |&task: &Task| Some((task, self.find_yielded(demand, &Item::new(task, allowed))?));
-        let found = stay.or_else(|| tasks.iter().find_map(find));
-        let (task, cpu) = found.or_else(|| tasks.iter().find_map(yielded))?;
+        let cpus = demand.allowed.as_ref().map_or(self.roster.groups.len(), |allowed| allowed.len());
+        let (cpu, seat) = own.levels(cpus).find_map(|most| self.seat(newcomer, &own, most))?;
+        if is_kept_apart {
+            own.add(cpu);
+            self.own.insert(demand.tenant, own);
+        }
         let group = self.roster.group_of[cpu];
         self.save(group);
-        self.stale.insert(group);
-        if found.is_none() {
-            self.roster.drop_spares(group);
+        match seat {
+            Seat::Spare(kind) => {
+                self.roster.take_spare(group, kind, number, newcomer.tasks[0]);
+                self.spares += 1;
+            }
+            Seat::Free(task) | Seat::Yielded(task) => {
+                self.stale.insert(group);
+                if matches!(seat, Seat::Yielded(_)) {
+                    self.roster.drop_spares(group);
+                }
+                self.roster.join(group, number, task);
+            }
         }
-        self.roster.join(group, number, task);
         self.refresh_group(group);
         Some(())
     }
 
-    fn find(&self, demand: &Demand, item: &Item) -> Option<usize> {
+    /// Where the vCPUs of a tenant are that stay.
+    fn own_of(&self, tenant: u32) -> Own {
+        let mut own = Own::default();
+        let staying = self.roster.of_tenant(tenant).iter().filter(|vcpu| !self.gone.contains(vcpu));
+        staying.for_each(|&vcpu| self.roster.cpus_of(vcpu).into_iter().for_each(|cpu| own.add(cpu)));
+        own
+    }
+
+    /// Where it was if it can be, or else where there is room: on a CPU that has no more than so many of its tenant.
+    fn seat(&self, newcomer: &Newcomer, own: &Own, most: usize) -> Option<(usize, Seat)> {
+        let Newcomer { demand, tasks, before } = newcomer;
+        let allowed = demand.allowed.as_deref();
+        let may_stay = |cpu: &usize| allowed.is_none_or(|allowed| allowed.binary_search(cpu).is_ok());
+        let stay = before.filter(may_stay);
+        let stay = tasks.iter().find_map(|&task| {
+            let cpu = self.find(demand, &Item::new(task, Some(&[stay?])), own, most)?;
+            Some((cpu, Seat::Free(task)))
+        });
+        let spare = || self.spare(demand, own, most).map(|(cpu, kind)| (cpu, Seat::Spare(kind)));
+        let find =
+            |&task: &Task| Some((self.find(demand, &Item::new(task, allowed), own, most)?, Seat::Free(task)));
+        let yielded = |&task: &Task| {
+            Some((self.find_yielded(demand, &Item::new(task, allowed), own, most)?, Seat::Yielded(task)))
+        };
+        let found = stay.or_else(spare).or_else(|| tasks.iter().find_map(find));
+        found.or_else(|| tasks.iter().find_map(yielded))
+    }
+
+    fn find(&self, demand: &Demand, item: &Item, own: &Own, most: usize) -> Option<usize> {
         if demand.is_exclusive {
             return self.roster.find_exclusive(demand.tenant, item, &self.ground.cores, &self.closed);
         }
-        self.roster.room.find(item, self.ground.placement)
+        self.roster.room.find(item, self.ground.placement, own, most)
     }
 
     /// The spare that is enough for a demand and least above it: its CPU and kind. A capped vCPU may have no more than
     /// its share, and a whole CPU is for who wants all of it.
-    fn spare(&self, demand: &Demand) -> Option<(usize, usize)> {
+    fn spare(&self, demand: &Demand, own: &Own, most: usize) -> Option<(usize, usize)> {
         let wanted = demand.reservation;
         let is_enough = |spare: &Spare| {
             if demand.is_exclusive || spare.share == Share::ONE || wanted.share == Share::ONE {
@@ -274,7 +329,9 @@ impl<'a> Edit<'a> {
             has_share && spare.latency_ns <= wanted.latency_ns
         };
         let allowed = demand.allowed.as_deref();
-        let may_use = |cpu: &usize| allowed.is_none_or(|allowed| allowed.binary_search(cpu).is_ok());
+        let may_use = |cpu: &usize| {
+            own.on(*cpu) <= most && allowed.is_none_or(|allowed| allowed.binary_search(cpu).is_ok())
+        };
         let kinds = self.model.host.spares.iter().enumerate().filter(|(_, spare)| is_enough(spare));
         let found = kinds.filter_map(|(kind, spare)| {
             let cpu = self.roster.with_spare(kind).find(may_use)?;
@@ -284,13 +341,13 @@ impl<'a> Edit<'a> {
     }
 
     /// The CPU with most room of those that have enough if their spares are given up.
-    fn find_yielded(&self, demand: &Demand, item: &Item) -> Option<usize> {
+    fn find_yielded(&self, demand: &Demand, item: &Item, own: &Own, most: usize) -> Option<usize> {
         let needed = if item.is_whole() { self.ground.capacity } else { item.load };
         let with_spares = (0..self.model.host.spares.len()).flat_map(|kind| self.roster.with_spare(kind));
         let room = |cpu: usize| {
             let may_use = item.allowed.is_none_or(|allowed| allowed.binary_search(&cpu).is_ok());
             let free = self.roster.free_without_spares(cpu).filter(|&free| free >= needed)?;
-            (may_use && !self.closed.contains(&cpu)).then_some((free, Reverse(cpu)))
+            (may_use && own.on(cpu) <= most && !self.closed.contains(&cpu)).then_some((free, Reverse(cpu)))
         };
         if demand.is_exclusive {
             return None;

@@ -71,6 +71,37 @@ pub(crate) fn mark(model: &Model, plans: &mut [CpuPlan], vcpus: &[PlannedVcpu]) 
     }
 }
 
+/// Has CPUs change hands within each tenant that has cores of its own, so that demands with neighbouring numbers are on
+/// one core. A VM numbers the siblings of its cores in a row, if it has any. `given` are demands and the places of the
+/// CPUs that they have. Nothing changes where two of one tenant's demands are not alike.
+pub(crate) fn pair(
+    host: &Host,
+    demands: &[Demand],
+    cpus: &[u32],
+    given: &mut [(usize, usize)],
+    is_alike: impl Fn(usize, usize) -> bool,
+) {
+    let place = |cpu: usize| host.topology.place(cpus[cpu]);
+    let core = |cpu: usize| place(cpu).map_or((1, cpus[cpu]), |place| (0, place.core));
+    let first = |cpu: usize| (0..cpu).find(|&other| core(other) == core(cpu)).unwrap_or(cpu);
+    for team in given.chunk_by_mut(|one, next| demands[one.0].tenant == demands[next.0].tenant) {
+        let may_change =
+            |one: usize, other: usize| is_alike(one, other) && demands[one].allowed == demands[other].allowed;
+        if !demands[team[0].0].is_exclusive || !team.windows(2).all(|two| may_change(two[0].0, two[1].0)) {
+            continue;
+        }
+        let mut counts = HashMap::new();
+        let mut sorted: Vec<(usize, usize, usize)> = Vec::with_capacity(team.len());
+        for &(_, cpu) in team.iter() {
+            let round: &mut usize = counts.entry(cpu).or_default();
+            sorted.push((first(cpu), *round, cpu));
+            *round += 1;
+        }
+        sorted.sort_unstable();
+        team.iter_mut().zip(sorted).for_each(|(given, (.., cpu))| given.1 = cpu);
+    }
+}
+
 /// The places of each core's CPUs, of the cores with several CPUs that are all for tenants.
 fn cores_of_several(host: &Host, cpus: &[u32]) -> Vec<Vec<usize>> {
     let places =

@@ -10,6 +10,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use crate::apart::{Own, Teams};
 use crate::network::{Flow, Network};
 use crate::partition::Item;
 use crate::whole;
@@ -48,12 +49,17 @@ pub(crate) fn whole_cpus(
 }
 
 /// Where every item's load goes, by item and CPU: as [`whole_cpus`], and all of an item onto one CPU where there is
-/// room for it.
+/// room for it. An item of one of the teams goes to a CPU with fewest of its team, if it goes to one.
 ///
 /// # Errors
 ///
 /// As [`whole_cpus`].
-pub(crate) fn assign(items: &[Item], cpus: usize, capacity: u64) -> Result<Vec<Part>, Shortage> {
+pub(crate) fn assign(
+    items: &[Item],
+    cpus: usize,
+    capacity: u64,
+    teams: Option<&Teams>,
+) -> Result<Vec<Part>, Shortage> {
     let Fit { mut network, mut demands, wholes } = Fit::new(items, cpus, capacity)?;
     let mut parts: Vec<Part> = Vec::with_capacity(items.len());
     for (item, cpu) in wholes {
@@ -68,7 +74,7 @@ pub(crate) fn assign(items: &[Item], cpus: usize, capacity: u64) -> Result<Vec<P
         parts.extend(item.pinned(cpus).map(|cpu| Part { item: place, cpu, load: item.load }));
     }
     let flow = network.flow(&demands, &network.supplies());
-    spread(items, &network, flow, &mut parts);
+    spread(items, &network, flow, teams, &mut parts);
     parts.sort_unstable_by_key(|part| (part.item, part.cpu));
     Ok(parts)
 }
@@ -143,7 +149,8 @@ fn bottleneck(items: &[Item], network: &Network, demands: &[u64], rivals: Vec<us
 
 /// Divides what flows from groups to domains among items and CPUs: first every item that fits whole on one CPU, the
 /// largest first and each where it fits best, then the others wherever something is left.
-fn spread(items: &[Item], network: &Network, mut flow: Flow, parts: &mut Vec<Part>) {
+fn spread(items: &[Item], network: &Network, mut flow: Flow, teams: Option<&Teams>, parts: &mut Vec<Part>) {
+    let mut own = vec![Own::default(); teams.map_or(0, |teams| teams.cpus.len())];
     // What is free, by domain, least first.
     let mut free: Vec<BTreeSet<(u64, usize)>> = network
         .domains
@@ -159,11 +166,23 @@ fn spread(items: &[Item], network: &Network, mut flow: Flow, parts: &mut Vec<Par
     waiting.retain(|&(item, number)| {
         let load = items[item].load;
         let group = &network.groups[number];
-        let best = group.domains.iter().enumerate().find_map(|(at, &domain)| {
-            let cpu = *free[domain].range((load, 0)..).next()?;
-            (flow[number][at] >= load).then_some((at, domain, cpu))
-        });
+        let team = teams.and_then(|teams| teams.of(item).map(|team| (team, teams.cpus[team])));
+        let find = |most: Option<usize>| {
+            group.domains.iter().enumerate().filter(|&(at, _)| flow[number][at] >= load).find_map(
+                |(at, &domain)| {
+                    let is_open =
+                        |cpu: usize| most.zip(team).is_none_or(|(most, (team, _))| own[team].on(cpu) <= most);
+                    let cpu = *free[domain].range((load, 0)..).find(|&&(_, cpu)| is_open(cpu))?;
+                    Some((at, domain, cpu))
+                },
+            )
+        };
+        let best = match team {
+            Some((team, cpus)) => own[team].levels(cpus).find_map(|most| find(Some(most))),
+            None => find(None),
+        };
         let Some((at, domain, (room, cpu))) = best else { return true };
+        team.iter().for_each(|&(team, _)| own[team].add(cpu));
         flow[number][at] -= load;
         free[domain].remove(&(room, cpu));
         free[domain].insert((room - load, cpu));

@@ -1,19 +1,21 @@
 //! Who goes where and when: every vCPU on one CPU if that can be done, and as few as possible divided if not.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 use std::slice;
 
 use rota_model::{CpuPlace, Model, Placement, Reservation, Share, TenantId};
 
+use crate::apart::{Teams, improve, search};
 use crate::demand::Demand;
 use crate::divide::{Division, Group};
 use crate::exclusive;
 use crate::flow::{Part, assign};
 use crate::infeasible::{Figures, Infeasible};
 use crate::known::{Known, Work, slot_min_ns};
-use crate::partition::{Item, Order, partition};
+use crate::partition::{Fit, Item, Order, note, partition};
 use crate::period::{CANDIDATES, Choice, HYPERPERIOD_NS, Task, Unkept, task};
-use crate::reason::{Journal, Periods};
+use crate::reason::{Journal, Periods, Together};
 use crate::settle::Timetable;
 use crate::shortage::{check_shares, explain};
 
@@ -22,6 +24,8 @@ const WHOLE: u64 = Share::ONE.ppb() as u64;
 /// of task and rounding took there.
 const PLACEMENTS_MAX: u32 = 8;
 const DIVISIONS_MAX: u32 = 16;
+/// Of so many vCPUs all ways to place them are tried until those of one tenant are apart. Of more the first is taken.
+pub(crate) const FEW: usize = 64;
 /// So many periods are tried that all vCPUs have in common.
 const COMMON_TRIED: usize = 8;
 
@@ -49,6 +53,29 @@ pub(crate) struct Layout {
     pub groups: Vec<(Group, Option<Rc<Timetable>>)>,
 }
 
+impl Layout {
+    /// Whether the table's format has room for it.
+    fn is_storable(&self) -> bool {
+        self.groups.iter().all(|(_, timetable)| timetable.as_deref().is_none_or(Timetable::is_storable))
+    }
+}
+
+/// Whether vCPUs of one tenant are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Apart,
+    Anyhow,
+}
+
+/// A CPU for each item.
+struct Found {
+    /// How it was found.
+    fit: Fit,
+    places: Vec<usize>,
+    /// [`Teams::excess`], if they are kept apart.
+    excess: u64,
+}
+
 /// Demands, and those for a whole CPU with its place.
 type Apart = (Vec<Demand>, Vec<(usize, usize)>);
 
@@ -59,17 +86,20 @@ type Placed = (Vec<Task>, Vec<Group>);
 type Overloads = Vec<(Group, Rc<[Task]>)>;
 
 impl Wanted<'_> {
-    /// Every vCPU on one CPU, or else divided. What changes of task and rounding take of a CPU shows only in its
-    /// timetable; if it is more than some CPU has left, all are placed anew with that known.
-    pub fn lay_out(&self, placement: Placement, known: &mut Known) -> Result<Layout, Infeasible> {
-        let mut loads = vec![0; self.demands.len()];
-        for _ in 0..PLACEMENTS_MAX {
-            let apart = self.set_apart(&loads)?;
-            let wanted = self.with(apart.as_ref());
-            let Some((tasks, groups)) = wanted.partition(&loads, placement)? else { break };
-            match wanted.timetables(tasks, groups, known) {
-                Ok(layout) => return Ok(layout),
-                Err(overloads) => raise(&mut loads, &overloads),
+    /// Every vCPU on one CPU, those of one tenant on different ones if that can be, or else divided. Where vCPUs are
+    /// divided, `way` says whether the others are kept apart.
+    pub fn lay_out(&self, placement: Placement, way: Way, known: &mut Known) -> Result<Layout, Infeasible> {
+        // Who asks for full CPUs gets them.
+        let ways = if placement == Placement::WorstFit && self.has_teams() {
+            &[Way::Apart, Way::Anyhow][..]
+        } else {
+            &[Way::Anyhow]
+        };
+        for &way in ways {
+            match self.lay_out_whole(placement, way, known) {
+                Ok(Some(layout)) => return Ok(layout),
+                Err(infeasible) if way == Way::Anyhow => return Err(infeasible),
+                Ok(None) | Err(_) => {}
             }
         }
         let mut loads = vec![0; self.demands.len()];
@@ -77,7 +107,7 @@ impl Wanted<'_> {
         loop {
             let apart = self.set_apart(&loads)?;
             let wanted = self.with(apart.as_ref());
-            let (tasks, groups) = wanted.divide(&loads)?;
+            let (tasks, groups) = wanted.divide(&loads, way)?;
             match wanted.timetables(tasks, groups, known) {
                 Ok(layout) => return Ok(layout),
                 Err(overloads) if attempts == DIVISIONS_MAX => return Err(self.crowded(&overloads)),
@@ -85,6 +115,35 @@ impl Wanted<'_> {
             }
             attempts += 1;
         }
+    }
+
+    /// Whether a tenant has several vCPUs.
+    fn has_teams(&self) -> bool {
+        let mut tenants: Vec<TenantId> = self.demands.iter().map(|demand| demand.tenant).collect();
+        tenants.sort_unstable();
+        tenants.windows(2).any(|two| two[0] == two[1])
+    }
+
+    /// Every vCPU on one CPU. What changes of task and rounding take of a CPU shows only in its timetable. If it is
+    /// more than some CPU has left, all are placed anew with that known.
+    fn lay_out_whole(
+        &self,
+        placement: Placement,
+        way: Way,
+        known: &mut Known,
+    ) -> Result<Option<Layout>, Infeasible> {
+        let mut loads = vec![0; self.demands.len()];
+        for _ in 0..PLACEMENTS_MAX {
+            let apart = self.set_apart(&loads)?;
+            let wanted = self.with(apart.as_ref());
+            let Some((tasks, groups)) = wanted.partition(&loads, placement, way)? else { break };
+            match wanted.timetables(tasks, groups, known) {
+                Ok(layout) if way == Way::Apart && !layout.is_storable() => break,
+                Ok(layout) => return Ok(Some(layout)),
+                Err(overloads) => raise(&mut loads, &overloads),
+            }
+        }
+        Ok(None)
     }
 
     /// The demands, and the whole CPUs, with cores for those that share none; none if there are no such.
@@ -96,8 +155,18 @@ impl Wanted<'_> {
         let loads: Vec<u64> = tasks.iter().map(|task| task.load()).collect();
         let mut demands = self.demands.to_vec();
         exclusive::set_apart(self.model, &mut demands, &loads, self.cpus, self.capacity)?;
-        let wholes = check_shares(self.model, &demands, self.cpus, self.capacity)?;
+        let mut wholes = check_shares(self.model, &demands, self.cpus, self.capacity)?;
+        exclusive::pair(&self.model.host, &demands, self.cpus, &mut wholes, |_, _| true);
         Ok(Some((demands, wholes)))
+    }
+
+    /// The same for those that have no CPU to themselves.
+    fn pair(&self, tasks: &[Task], places: &mut [usize]) {
+        let of_exclusive = (0..places.len()).filter(|&at| self.demands[at].is_exclusive);
+        let mut given: Vec<(usize, usize)> = of_exclusive.map(|at| (at, places[at])).collect();
+        let is_alike = |one: usize, other: usize| tasks[one] == tasks[other];
+        exclusive::pair(&self.model.host, self.demands, self.cpus, &mut given, is_alike);
+        given.into_iter().for_each(|(at, cpu)| places[at] = cpu);
     }
 
     fn with<'b>(&'b self, apart: Option<&'b Apart>) -> Wanted<'b> {
@@ -105,28 +174,102 @@ impl Wanted<'_> {
     }
 
     /// Each vCPU on one CPU, by the first way that places all of them: as asked for if possible, then with less waste
-    /// by rounding, with the choosiest first, and packed tightly.
-    fn partition(&self, loads: &[u64], placement: Placement) -> Result<Option<Placed>, Infeasible> {
-        let placements = [placement, Placement::BestFit];
-        let placements = if placement == Placement::BestFit { &placements[..1] } else { &placements };
-        let choosy = self.demands.iter().any(|demand| demand.allowed.is_some());
-        let orders = if choosy { &[Order::Size, Order::Choosiest][..] } else { &[Order::Size] };
+    /// by rounding, with the choosiest first, and packed tightly. Of vCPUs that are to be apart, by the first way that
+    /// has all of them so, or else the way that has most.
+    fn partition(&self, loads: &[u64], placement: Placement, way: Way) -> Result<Option<Placed>, Infeasible> {
+        let mut best: Option<(Choice, Vec<Task>, Found)> = None;
         for choice in [Choice::Longest, Choice::LeastWaste] {
             let tasks = self.tasks(choice, loads)?;
             let items = self.items(&tasks);
-            for &placement in placements {
-                for &order in orders {
-                    let places =
-                        partition(&items, self.cpus.len(), self.capacity, order, placement, self.journal);
-                    if let Some(places) = places {
-                        let groups = self.single_groups(&tasks, &places);
-                        self.note(choice, &tasks);
-                        return Ok(Some((tasks, groups)));
-                    }
-                }
+            let loose = self.loose_items(&items);
+            let teams = (way == Way::Apart).then(|| self.teams(&loose)).flatten();
+            let found = match &teams {
+                Some(teams) => self.find_apart(&items, &loose, &self.fits(placement), teams),
+                None => self.find(&items, &self.fits(placement)),
+            };
+            let excess = best.as_ref().map_or(u64::MAX, |(.., best)| best.excess);
+            if let Some(found) = found.filter(|found| found.excess < excess) {
+                best = Some((choice, tasks, found));
+            }
+            if best.as_ref().is_some_and(|(.., best)| best.excess == 0 || items.len() > FEW) {
+                break;
             }
         }
-        Ok(None)
+        let Some((choice, tasks, mut found)) = best else { return Ok(None) };
+        self.pair(&tasks, &mut found.places);
+        self.note(choice, &tasks);
+        self.note_places(&self.loose_items(&self.items(&tasks)), &found, placement, way);
+        let groups = self.single_groups(&tasks, &found.places);
+        Ok(Some((tasks, groups)))
+    }
+
+    /// The ways to place all, in the order in which they are tried.
+    fn fits(&self, placement: Placement) -> Vec<Fit> {
+        let choosy = self.demands.iter().any(|demand| demand.allowed.is_some());
+        let orders = if choosy { &[Order::Size, Order::Choosiest][..] } else { &[Order::Size] };
+        let placements = [placement, Placement::BestFit];
+        let placements = if placement == Placement::BestFit { &placements[..1] } else { &placements };
+        let fits = placements
+            .iter()
+            .flat_map(|&placement| orders.iter().map(move |&order| Fit { order, placement }));
+        fits.collect()
+    }
+
+    fn teams(&self, items: &[Item]) -> Option<Teams> {
+        Teams::new(items, self.demands.iter().map(|demand| demand.tenant), self.cpus.len())
+    }
+
+    /// A CPU for each item, by the first way that places all.
+    fn find(&self, items: &[Item], fits: &[Fit]) -> Option<Found> {
+        fits.iter().find_map(|&fit| {
+            let places = partition(items, self.cpus.len(), self.capacity, fit, None)?;
+            Some(Found { fit, places, excess: 0 })
+        })
+    }
+
+    /// A CPU for each item, by the first way that leaves none of a team with another that need not be; else the
+    /// first way that places all, bettered as far as it can be. `loose` are the items as they are before whole CPUs
+    /// are chosen.
+    fn find_apart(&self, items: &[Item], loose: &[Item], fits: &[Fit], teams: &Teams) -> Option<Found> {
+        let (cpus, capacity) = (self.cpus.len(), self.capacity);
+        let mut best: Option<Found> = None;
+        // Where those that are to be apart find no room, they may find it anyhow.
+        for (&fit, kept) in fits.iter().flat_map(|fit| [(fit, Some(teams)), (fit, None)]) {
+            let Some(mut places) = partition(items, cpus, capacity, fit, kept) else { continue };
+            if teams.excess(&places) > 0 {
+                improve(items, &mut places, cpus, capacity, teams);
+            }
+            let excess = teams.excess(&places);
+            if best.as_ref().is_none_or(|best| excess < best.excess) {
+                best = Some(Found { fit, places, excess });
+            }
+            if excess == 0 || items.len() > FEW {
+                return best;
+            }
+        }
+        let most = best.as_ref().map_or(u64::MAX, |best| best.excess);
+        match search(loose, cpus, capacity, teams, most) {
+            Some(places) => Some(Found { fit: fits[0], excess: teams.excess(&places), places }),
+            None => best,
+        }
+    }
+
+    /// Why each is on its CPU, and why with others of its tenant.
+    fn note_places(&self, items: &[Item], found: &Found, placement: Placement, way: Way) {
+        let Some(journal) = self.journal else { return };
+        let (cpus, capacity) = (self.cpus.len(), self.capacity);
+        note(items, cpus, capacity, found.fit, &found.places, journal);
+        let Some(teams) = self.teams(items) else { return };
+        for item in 0..items.len() {
+            let together = match (teams.together(items, item, &found.places, capacity), way) {
+                (Some(Together::NoRoom { .. }), Way::Anyhow) if placement == Placement::BestFit => {
+                    Some(Together::Packed)
+                }
+                (Some(Together::NoRoom { .. }), Way::Anyhow) => Some(Together::Costs),
+                (together, _) => together,
+            };
+            journal.together(item, together);
+        }
     }
 
     /// What each CPU carries by itself, by period.
@@ -147,21 +290,21 @@ impl Wanted<'_> {
     /// # Errors
     ///
     /// The CPUs have not enough for the loads even so.
-    fn divide(&self, loads: &[u64]) -> Result<Placed, Infeasible> {
-        let longest = self.divide_tasks(Choice::Longest, self.tasks(Choice::Longest, loads)?);
+    fn divide(&self, loads: &[u64], way: Way) -> Result<Placed, Infeasible> {
+        let longest = self.divide_tasks(Choice::Longest, self.tasks(Choice::Longest, loads)?, way);
         if longest.is_ok() {
             return longest;
         }
-        let frugal = self.divide_tasks(Choice::LeastWaste, self.tasks(Choice::LeastWaste, loads)?);
+        let frugal = self.divide_tasks(Choice::LeastWaste, self.tasks(Choice::LeastWaste, loads)?, way);
         if frugal.is_ok() {
             return frugal;
         }
-        self.with_common_period(loads)?.map_or(frugal, Ok)
+        self.with_common_period(loads, way)?.map_or(frugal, Ok)
     }
 
     /// All with one period, for which rounding may take least. What it takes is known then, so that what it has been
     /// found to take otherwise does not count.
-    fn with_common_period(&self, loads: &[u64]) -> Result<Option<Placed>, Infeasible> {
+    fn with_common_period(&self, loads: &[u64], way: Way) -> Result<Option<Placed>, Infeasible> {
         let switch_ns = self.model.host.costs.switch_ns;
         let nothing = vec![0; loads.len()];
         let tasks = self.tasks(Choice::Longest, if switch_ns == 0 { &nothing } else { loads })?;
@@ -173,12 +316,18 @@ impl Wanted<'_> {
             |period| tasks.iter().map(|task| task.shortened(period, switch_ns)).collect::<Vec<Task>>();
         Ok(periods
             .take(COMMON_TRIED)
-            .find_map(|period| self.divide_tasks(Periods::Common, equal(period)).ok()))
+            .find_map(|period| self.divide_tasks(Periods::Common, equal(period), way).ok()))
     }
 
-    fn divide_tasks(&self, periods: impl Into<Periods>, tasks: Vec<Task>) -> Result<Placed, Infeasible> {
+    fn divide_tasks(
+        &self,
+        periods: impl Into<Periods>,
+        tasks: Vec<Task>,
+        way: Way,
+    ) -> Result<Placed, Infeasible> {
         let items = self.items(&tasks);
-        let parts = assign(&items, self.cpus.len(), self.capacity)
+        let teams = (way == Way::Apart).then(|| self.teams(&items)).flatten();
+        let parts = assign(&items, self.cpus.len(), self.capacity, teams.as_ref())
             .map_err(|short| explain(&short, self.model, self.demands, &items, self.cpus, self.capacity))?;
         let groups = self.divided_groups(&tasks, parts);
         self.note(periods, &tasks);
@@ -259,6 +408,18 @@ impl Wanted<'_> {
             items[*item] = Item { load: HYPERPERIOD_NS, allowed: Some(slice::from_ref(cpu)) };
         }
         items
+    }
+
+    /// The items, those that want a CPU to themselves with all CPUs that they may use.
+    fn loose_items<'b>(&'b self, items: &'b [Item<'b>]) -> Cow<'b, [Item<'b>]> {
+        if self.wholes.is_empty() {
+            return Cow::Borrowed(items);
+        }
+        let mut items = items.to_vec();
+        for &(item, _) in self.wholes {
+            items[item].allowed = self.demands[item].allowed.as_deref();
+        }
+        Cow::Owned(items)
     }
 
     fn timetables(

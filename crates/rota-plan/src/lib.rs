@@ -7,9 +7,10 @@
 //!    to one vCPU whole; `shortage` says who is short of what.
 //! 3. `exclusive` chooses cores for tenants that share none.
 //! 4. `period` turns a reservation into a periodic task (budget C, period T).
-//! 5. `partition` gives every task one CPU. If that fails, `flow` divides the loads, and `divide` says how each vCPU
-//!    that it divides is served: in pieces that run one after another (`split`), or in a cluster of CPUs (`cluster`,
-//!    `wrap`). `gather` keeps each within the CPUs that a table can name for it.
+//! 5. `partition` gives every task one CPU, and `apart` keeps those of one tenant on different ones where that can be.
+//!    If that fails, `flow` divides the loads, and `divide` says how each vCPU that it divides is served: in pieces
+//!    that run one after another (`split`), or in a cluster of CPUs (`cluster`, `wrap`). `gather` keeps each within the
+//!    CPUs that a table can name for it.
 //! 6. `edf` simulates earliest-deadline-first on each CPU until its slots repeat.
 //! 7. `dissolve` removes slots that are too short, moving work only where every promise stays kept.
 //!
@@ -26,6 +27,7 @@
 //! threads. What comes out is a proposal; whether it keeps its promises is for the certifier to say, which shares no
 //! code with this crate.
 
+mod apart;
 mod cluster;
 mod demand;
 mod dissolve;
@@ -54,12 +56,15 @@ mod single;
 mod split;
 mod timetable;
 mod whole;
+mod windows;
 mod wrap;
 
 pub use infeasible::{Figures, Infeasible};
 pub use period::{CANDIDATES, HYPERPERIOD_NS, PERIOD_MIN_NS};
 pub use plan::{Options, plan};
 pub use planner::{Change, Edits, Planner};
-pub use reason::{Period, Place, Reason, explain};
+pub use reason::{Period, Place, Reason, SlotsAlone, Together, explain, slots_alone};
 pub use rota_model::Placement;
-pub use timetable::{CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot, VCPU_CPUS_MAX};
+pub use timetable::{
+    CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot, VCPU_CPUS_MAX, WINDOW_VCPUS_MAX,
+};

@@ -181,6 +181,14 @@ fn service(stretches: &[Stretch], period: u64, ring_ns: u64, migration_ns: u64) 
     }
 }
 
+/// The least that these spans, in order and disjoint, come to in a window within `ring_ns`, a multiple of `period`.
+pub(crate) fn least_of_windows(spans: impl Iterator<Item = (u64, u64)>, period: u64, ring_ns: u64) -> u64 {
+    let mut windows = Windows { period, least_ns: u64::MAX, ..Windows::default() };
+    spans.for_each(|(start_ns, end_ns)| windows.add(start_ns, end_ns, |now| &mut now.net_ns));
+    windows.advance(ring_ns / period);
+    windows.least_ns
+}
+
 /// Adds up window by window.
 #[derive(Default)]
 struct Windows {

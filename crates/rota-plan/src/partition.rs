@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use rota_model::{Placement, Share};
 
+use crate::apart::{Own, Teams};
 use crate::period::{HYPERPERIOD_NS, Task};
 use crate::reason::{Journal, Place};
 
@@ -53,35 +54,71 @@ impl<'a> Item<'a> {
     }
 }
 
+/// How a placement is made: which item is next, and which CPU it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fit {
+    pub order: Order,
+    pub placement: Placement,
+}
+
+impl Fit {
+    /// The items in the order in which they are placed on 0 .. `cpus`.
+    fn sequence(self, items: &[Item], cpus: usize) -> Vec<usize> {
+        let mut sequence: Vec<usize> = (0..items.len()).collect();
+        sequence.sort_by_key(|&item| {
+            let choice = items[item].allowed.map_or(cpus, <[usize]>::len);
+            (if self.order == Order::Choosiest { choice } else { 0 }, Reverse(items[item].load))
+        });
+        sequence
+    }
+}
+
 /// The CPU (0 .. `cpus`) of every item, or none if one finds no room. Each CPU takes loads up to `capacity` in sum, or
 /// one whole item.
 ///
-/// Decreasing worst fit or best fit; equal CPUs are taken in ascending order. `n log n` but for items that may not use
-/// every CPU, which look at each that they may. Notes the reasons in the journal.
+/// Decreasing worst fit or best fit; equal CPUs are taken in ascending order. An item of one of the teams goes to a CPU
+/// with fewest of its team, of those with room. `n log n` but for items that may not use every CPU, which look at each
+/// that they may, and for those of teams, which look at each that their team has.
 pub(crate) fn partition(
     items: &[Item],
     cpus: usize,
     capacity: u64,
-    order: Order,
-    placement: Placement,
-    journal: Option<&Journal>,
+    fit: Fit,
+    teams: Option<&Teams>,
 ) -> Option<Vec<usize>> {
-    let mut sequence: Vec<usize> = (0..items.len()).collect();
-    sequence.sort_by_key(|&item| {
-        let choice = items[item].allowed.map_or(cpus, <[usize]>::len);
-        (if order == Order::Choosiest { choice } else { 0 }, Reverse(items[item].load))
-    });
     let mut room = Room::new(cpus, capacity);
     let mut places = vec![0; items.len()];
-    for item in sequence {
-        let cpu = room.find(&items[item], placement)?;
-        if let Some(journal) = journal {
-            journal.put(item, room.reason(cpu, &items[item], placement));
-        }
-        room.take(cpu, &items[item]);
-        places[item] = cpu;
+    let mut own = vec![Own::default(); teams.map_or(0, |teams| teams.cpus.len())];
+    for item in fit.sequence(items, cpus) {
+        let found = match teams.and_then(|teams| teams.of(item).map(|team| (team, teams.cpus[team]))) {
+            Some((team, cpus)) => {
+                let mut levels = own[team].levels(cpus);
+                let cpu = levels.find_map(|most| room.find(&items[item], fit.placement, &own[team], most));
+                cpu.iter().for_each(|&cpu| own[team].add(cpu));
+                cpu
+            }
+            None => room.find(&items[item], fit.placement, &Own::default(), 0),
+        };
+        places[item] = found?;
+        room.take(places[item], &items[item]);
     }
     Some(places)
+}
+
+/// Notes why every item is where it is, placed one after the other in this way.
+pub(crate) fn note(
+    items: &[Item],
+    cpus: usize,
+    capacity: u64,
+    fit: Fit,
+    places: &[usize],
+    journal: &Journal,
+) {
+    let mut room = Room::new(cpus, capacity);
+    for item in fit.sequence(items, cpus) {
+        journal.put(item, room.reason(places[item], &items[item], fit.placement));
+        room.take(places[item], &items[item]);
+    }
 }
 
 /// What is free on every CPU.
@@ -103,24 +140,37 @@ impl Room {
         }
     }
 
-    pub fn find(&self, item: &Item, placement: Placement) -> Option<usize> {
+    /// What is free on one CPU; 0 if nothing more may go there.
+    pub fn free(&self, cpu: usize) -> u64 {
+        self.free[cpu]
+    }
+
+    /// The CPU for an item, of those that have no more than so many of its tenant's vCPUs.
+    pub fn find(&self, item: &Item, placement: Placement, own: &Own, most: usize) -> Option<usize> {
         // A whole CPU has no floor, but it has to be empty.
         let needed = item.load.min(if item.is_whole() { self.capacity } else { u64::MAX });
+        let is_open = |cpu: &usize| own.on(*cpu) <= most;
         if let Some(allowed) = item.allowed {
-            let fitting = allowed.iter().copied().filter(|&cpu| self.free[cpu] >= needed);
+            let fitting = allowed.iter().copied().filter(|&cpu| self.free[cpu] >= needed).filter(is_open);
             return match placement {
                 Placement::WorstFit => fitting.max_by_key(|&cpu| (self.free[cpu], Reverse(cpu))),
                 Placement::BestFit => fitting.min_by_key(|&cpu| (self.free[cpu], cpu)),
             };
         }
-        let free = match placement {
+        let takes = |place: &&(u64, Reverse<usize>)| is_open(&place.1.0);
+        match placement {
             Placement::WorstFit => {
-                self.ordered.last().map(|&(free, _)| free).filter(|&free| free >= needed)?
+                let &(free, Reverse(cpu)) = self.ordered.iter().rev().find(takes)?;
+                (free >= needed).then_some(cpu)
             }
-            Placement::BestFit => self.ordered.range((needed, Reverse(usize::MAX))..).next()?.0,
-        };
-        let lowest = self.ordered.range(..=(free, Reverse(0))).next_back()?;
-        Some(lowest.1.0)
+            Placement::BestFit => {
+                let mut with_room = self.ordered.range((needed, Reverse(usize::MAX))..);
+                let &(free, cpu) = with_room.find(takes)?;
+                // The lowest of equals.
+                let mut equals = self.ordered.range((free, cpu)..=(free, Reverse(0))).rev();
+                equals.find(takes).map(|&(_, Reverse(cpu))| cpu)
+            }
+        }
     }
 
     /// Why this CPU is taken.
@@ -130,7 +180,11 @@ impl Room {
             Some(allowed) => (allowed.iter().filter(|cpu| has_room(cpu)).count(), allowed.len()),
             None => ((0..self.free.len()).filter(has_room).count(), self.free.len()),
         };
-        Place::Fit { with_room, of, placement, free: self.free[cpu], needed: item.load }
+        let free = self.free[cpu];
+        if self.find(item, placement, &Own::default(), 0) == Some(cpu) {
+            return Place::Fit { with_room, of, placement, free, needed: item.load };
+        }
+        Place::Apart { with_room, of, free, needed: item.load }
     }
 
     /// Says how much is free on one CPU; none if nothing more may go there.
@@ -152,7 +206,7 @@ mod tests {
 
     fn place(loads: &[u64], cpus: usize, placement: Placement) -> Option<Vec<usize>> {
         let items: Vec<Item> = loads.iter().map(|&load| Item { load, allowed: None }).collect();
-        partition(&items, cpus, 100, Order::Size, placement, None)
+        partition(&items, cpus, 100, Fit { order: Order::Size, placement }, None)
     }
 
     #[test]
@@ -172,7 +226,7 @@ mod tests {
     #[test]
     fn the_choosiest_may_go_first() {
         let items = [Item { load: 60, allowed: None }, Item { load: 50, allowed: Some(&[0]) }];
-        let by = |order| partition(&items, 2, 100, order, Placement::WorstFit, None);
+        let by = |order| partition(&items, 2, 100, Fit { order, placement: Placement::WorstFit }, None);
         assert_eq!(by(Order::Size), None);
         assert_eq!(by(Order::Choosiest), Some(vec![1, 0]));
     }

@@ -121,11 +121,16 @@ fn wait(share: Share, period: u64) -> u64 {
 
 /// The least common multiple.
 pub(crate) fn lcm(a: u64, b: u64) -> u64 {
+    a / gcd(a, b) * b
+}
+
+/// The greatest common divisor.
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     let (mut greater, mut less) = (a, b);
     while less != 0 {
         (greater, less) = (less, greater % less);
     }
-    a / greater * b
+    greater
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::demand::Places;
 use crate::edit::restock;
 use crate::exclusive::Cores;
 use crate::known::Known;
-use crate::lay_out::Wanted;
+use crate::lay_out::{FEW, Wanted, Way};
 use crate::period::HYPERPERIOD_NS;
 use crate::reason::Journal;
 use crate::roster::Roster;
@@ -67,19 +67,30 @@ impl Ground {
         }
     }
 
-    /// Everybody, from nothing, and then the spares.
+    /// Everybody, from nothing, and then the spares. Where vCPUs are divided the others are only kept apart if they
+    /// are few, and if no more are divided for that.
     pub fn plan(&mut self, model: &Model, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
-        let mut roster = self.lay_out(model, journal)?;
+        let mut roster = self.lay_out(model, Way::Anyhow, journal)?;
+        let (divided, pairs) = roster.burdens();
+        let is_few = roster.len() <= FEW && self.placement == Placement::WorstFit;
+        if divided > 0 && pairs > 0 && is_few {
+            let notes = journal.map(Journal::notes);
+            match self.lay_out(model, Way::Apart, journal) {
+                Ok(other) if other.burdens().0 <= divided && other.burdens().1 < pairs => roster = other,
+                _ => journal.zip(notes).into_iter().for_each(|(journal, notes)| journal.set(notes)),
+            }
+        }
         restock(model, self, &mut roster);
         Ok(roster)
     }
 
-    fn lay_out(&mut self, model: &Model, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
+    /// As [`Wanted::lay_out`].
+    fn lay_out(&mut self, model: &Model, way: Way, journal: Option<&Journal>) -> Result<Roster, Infeasible> {
         let demands = self.places.collect(&model.tenants)?;
         let (cpus, capacity) = (&self.places.cpus, self.capacity);
         let wholes = shortage::check_shares(model, &demands, cpus, capacity)?;
         let wanted = Wanted { model, demands: &demands, wholes: &wholes, cpus, capacity, journal };
-        let layout = wanted.lay_out(self.placement, &mut self.known)?;
+        let layout = wanted.lay_out(self.placement, way, &mut self.known)?;
         for (group, timetable) in &layout.groups {
             let Some(timetable) = timetable.as_ref().filter(|timetable| !timetable.is_storable()) else {
                 continue;

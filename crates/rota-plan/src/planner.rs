@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rota_model::{Class, CpuSet, Model, Tenant, TenantId};
+use rota_model::{Class, CpuSet, Model, Placement, Tenant, TenantId};
 
 use crate::demand::Demand;
 use crate::edit::{Edit, Newcomer, restock};
@@ -18,8 +18,9 @@ use crate::{Infeasible, Options, Plan};
 /// It begins with a full plan, with the host's spares where there is room for them. From then on an edit plans only
 /// the CPUs concerned: those that a vCPU leaves, and one CPU for each vCPU that comes; a CPU's timetable depends on
 /// nothing but the tasks that it carries. Only if that does not give everybody a place, or if nobody is here yet, all
-/// is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. The same edits in the
-/// same order give the same plans.
+/// is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. All is planned anew, too,
+/// if vCPUs of one tenant came to be on one CPU that a full plan keeps apart. The same edits in the same order give the
+/// same plans.
 #[derive(Debug)]
 pub struct Planner {
     /// Numbers that no tenant has are background tenants here, which have no reservations.
@@ -148,13 +149,33 @@ impl Planner {
         }
         let edit = Edit::new(&self.model, &mut self.ground, &mut self.roster);
         let Some(done) = edit.run(&gone, newcomers) else { return self.plan_all(edits) };
+        let mut is_crowded = false;
         for (id, team) in teams {
+            let has_come = team.iter().any(Result::is_err);
             let number = |vcpu: Result<u32, usize>| vcpu.unwrap_or_else(|place| done.vcpus[place]);
             self.roster.set_of_tenant(id, team.into_iter().map(number).collect());
+            is_crowded |= has_come && self.roster.is_crowded(id);
         }
         self.exchange(edits);
+        if is_crowded && let Some(change) = self.spread() {
+            return Ok(change);
+        }
         let cpus = done.cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
         Ok(Change { cpus, is_full: false, spares: done.spares })
+    }
+
+    /// Plans all anew if fewer vCPUs of one tenant share a CPU so, and no more are divided.
+    fn spread(&mut self) -> Option<Change> {
+        if self.ground.placement == Placement::BestFit {
+            return None;
+        }
+        let roster = self.ground.plan(&self.model, None).ok()?;
+        let ((divided, pairs), (divided_now, pairs_now)) = (roster.burdens(), self.roster.burdens());
+        if divided > divided_now || pairs >= pairs_now {
+            return None;
+        }
+        self.roster = roster;
+        Some(Change { cpus: self.model.host.tenant_cpus(), is_full: true, spares: 0 })
     }
 
     /// With the longest period, and with less waste by rounding.

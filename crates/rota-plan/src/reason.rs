@@ -1,19 +1,24 @@
 //! Why each vCPU is planned as it is: what the planner knew when it decided.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use rota_model::{Model, Placement};
 
 use crate::period::{Choice, Task, task};
 use crate::piece::Piece;
 use crate::plan::{Options, decide};
-use crate::{Infeasible, Method, Plan};
+use crate::timetable::WINDOW_VCPUS_MAX;
+use crate::windows::claims_fit;
+use crate::{CpuPlan, Infeasible, Method, Plan, PlannedVcpu};
 
 /// Why one vCPU is where it is, with the period that it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reason {
     /// Where it was put.
     pub place: Place,
+    /// Why it shares a CPU with other vCPUs of its tenant, if it does.
+    pub together: Option<Together>,
     /// Why its period is what it is.
     pub period: Period,
     /// How often all vCPUs had been placed before, until a CPU turned out to have too little for what changes of task
@@ -37,6 +42,18 @@ pub enum Place {
         of: usize,
         /// Which of them was taken: the one with most room, or with least.
         placement: Placement,
+        /// What was free there before.
+        free: u64,
+        /// What it takes.
+        needed: u64,
+    },
+    /// The whole of it is on one CPU that had room, and not the one that [`Place::Fit`] would have taken. So no CPU has
+    /// more vCPUs of one tenant than need be.
+    Apart {
+        /// How many of the CPUs had room.
+        with_room: usize,
+        /// How many CPUs it may use.
+        of: usize,
         /// What was free there before.
         free: u64,
         /// What it takes.
@@ -67,6 +84,31 @@ pub enum Place {
     Divided,
 }
 
+/// Why vCPUs of one tenant share a CPU. Parts of a CPU are in ns of [`crate::HYPERPERIOD_NS`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Together {
+    /// The tenant has more vCPUs than CPUs that it may use and that no other vCPU has to itself.
+    Many {
+        /// How many vCPUs.
+        vcpus: usize,
+        /// How many CPUs.
+        cpus: usize,
+    },
+    /// No CPU with fewer of them has room, and no exchange was found that makes room.
+    NoRoom {
+        /// What is free on one of those CPUs at most.
+        most: u64,
+        /// What it takes.
+        needed: u64,
+    },
+    /// The placement asked for is the one that fills CPUs.
+    Packed,
+    /// In the placements that keep them apart some CPU had too little for what changes of task and rounding take.
+    Costs,
+    /// No placement was found that gives each vCPU one CPU.
+    Divided,
+}
+
 /// Why a period is what it is. Shorter periods keep every promise as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Period {
@@ -84,6 +126,38 @@ pub enum Period {
     Pieces(u64),
     /// Shorter than so many ns, as it was placed with: a multiple of the block of its cluster.
     Block(u64),
+}
+
+/// Why a CPU's vCPUs wait for their slots when they wake, if nobody leaves them time before. Elsewhere one that has
+/// some of its budget left is served at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotsAlone {
+    /// This one, by its place in [`Plan::vcpus`], has slots on other CPUs, too, which must not overlap.
+    Migrates(u32),
+    /// It has so many vCPUs, more than [`WINDOW_VCPUS_MAX`].
+    Many(usize),
+    /// It has time for the changes of task that its slots make. It has too little for all that its vCPUs could make if
+    /// they were served as they wake.
+    Changes,
+}
+
+/// Why one of the plan's CPUs goes by its slots alone, where a change of tasks takes `switch_ns`. None if it does not,
+/// or nobody waits for a slot there: it has no slots, or one vCPU has all of its time.
+pub fn slots_alone(plan: &Plan, cpu: &CpuPlan, switch_ns: u64) -> Option<SlotsAlone> {
+    let mut owners: Vec<u32> = cpu.slots.iter().map(|slot| slot.vcpu).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    let used: u64 = cpu.slots.iter().map(|slot| slot.len_ns()).sum();
+    if owners.len() == 1 && used == cpu.length_ns {
+        return None;
+    }
+    let count = owners.len();
+    let migrates = owners.iter().find(|&&vcpu| plan.vcpus[vcpu as usize].cpus.len() > 1);
+    match migrates {
+        Some(&vcpu) => Some(SlotsAlone::Migrates(vcpu)),
+        None if count > WINDOW_VCPUS_MAX => Some(SlotsAlone::Many(count)),
+        None => (!claims_fit(plan, cpu, &owners, switch_ns)).then_some(SlotsAlone::Changes),
+    }
 }
 
 /// How the periods of a placement were chosen.
@@ -109,23 +183,43 @@ impl From<Choice> for Periods {
 #[derive(Debug, Default)]
 pub(crate) struct Journal(RefCell<Notes>);
 
-#[derive(Debug, Default)]
-struct Notes {
+/// What is noted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Notes {
     placements: u32,
     periods: Periods,
     /// As placed, by demand.
     tasks: Vec<Task>,
     /// By demand, CPUs by place in the list of those that may carry reservations.
     places: Vec<Option<Place>>,
+    /// By demand.
+    together: BTreeMap<usize, Together>,
 }
 
 impl Journal {
+    /// What is noted so far.
+    pub fn notes(&self) -> Notes {
+        self.0.borrow().clone()
+    }
+
+    /// As it was then.
+    pub fn set(&self, notes: Notes) {
+        *self.0.borrow_mut() = notes;
+    }
+
     /// All are placed once more, with these tasks.
     pub fn placed(&self, periods: impl Into<Periods>, tasks: &[Task]) {
         let mut notes = self.0.borrow_mut();
         notes.placements += 1;
         notes.periods = periods.into();
         notes.tasks = tasks.to_vec();
+    }
+
+    /// Why a vCPU, by demand, is with others of its tenant.
+    pub fn together(&self, vcpu: usize, together: Option<Together>) {
+        let noted = &mut self.0.borrow_mut().together;
+        noted.remove(&vcpu);
+        noted.extend(together.map(|together| (vcpu, together)));
     }
 
     /// A vCPU, by demand, goes there. CPUs are by place.
@@ -171,35 +265,42 @@ impl Place {
 pub fn explain(model: &Model, options: &Options) -> Result<(Plan, Vec<Reason>), Infeasible> {
     let journal = Journal::default();
     let plan = decide(model, options, Some(&journal))?;
-    let Notes { placements, periods, tasks, places } = journal.0.into_inner();
+    let Notes { placements, periods, tasks, places, together } = journal.0.into_inner();
     let number: Vec<u32> = model.host.tenant_cpus().iter().collect();
-    let reason = |((vcpu, task), place): ((&crate::PlannedVcpu, &Task), Option<Place>)| {
+    let divided =
+        places.iter().flatten().any(|place| !matches!(place, Place::Fit { .. } | Place::Apart { .. }));
+    let reason = |(at, ((vcpu, task), place)): (usize, ((&PlannedVcpu, &Task), Option<Place>))| {
+        let together = if divided {
+            shares_a_cpu(&plan, vcpu).then_some(Together::Divided)
+        } else {
+            together.get(&at).copied()
+        };
         let place = match (vcpu.method, place) {
             (Method::Dedicated, _) | (_, None) => Place::Whole { of: may_use(model, vcpu) },
             (_, Some(place)) => place.named(&number),
         };
         let period = period(vcpu, periods, task.period, &place, model);
-        Reason { place, period, placed_before: placements - 1 }
+        Reason { place, together, period, placed_before: placements - 1 }
     };
     let places = places.into_iter().chain(std::iter::repeat(None));
-    let reasons = plan.vcpus.iter().zip(&tasks).zip(places).map(reason).collect();
+    let reasons = plan.vcpus.iter().zip(&tasks).zip(places).enumerate().map(reason).collect();
     Ok((plan, reasons))
 }
 
-fn may_use(model: &Model, vcpu: &crate::PlannedVcpu) -> usize {
+/// Whether another vCPU of its tenant has slots on one of its CPUs.
+fn shares_a_cpu(plan: &Plan, vcpu: &PlannedVcpu) -> bool {
+    let is_other = |other: &&PlannedVcpu| other.tenant == vcpu.tenant && other.index != vcpu.index;
+    plan.vcpus.iter().filter(is_other).any(|other| other.cpus.iter().any(|cpu| vcpu.cpus.contains(cpu)))
+}
+
+fn may_use(model: &Model, vcpu: &PlannedVcpu) -> usize {
     let tenant = &model.tenants[vcpu.tenant as usize];
     let host = &model.host;
     let cpus = if tenant.exclusive_cores { host.exclusive_cpus() } else { host.tenant_cpus() };
     tenant.vcpu_cpus(vcpu.index, &cpus).len()
 }
 
-fn period(
-    vcpu: &crate::PlannedVcpu,
-    periods: Periods,
-    placed_ns: u64,
-    place: &Place,
-    model: &Model,
-) -> Period {
+fn period(vcpu: &PlannedVcpu, periods: Periods, placed_ns: u64, place: &Place, model: &Model) -> Period {
     let longest_ns = || {
         let reservation = model.tenants[vcpu.tenant as usize].reservation()?;
         let task = task(&reservation, Choice::Longest, model.host.costs.switch_ns).ok()?;

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use rota_model::{Model, Share};
 
+use crate::apart::{Own, least_pairs, open_cpus};
 use crate::demand::Demand;
 use crate::exclusive::{self, Cores};
 use crate::known::slot_min_ns;
@@ -182,9 +183,14 @@ impl Roster {
         }
     }
 
+    /// How many vCPUs there are.
+    pub fn len(&self) -> usize {
+        self.vcpus.len() - self.unused.len()
+    }
+
     /// Whether there are no vCPUs.
     pub fn is_empty(&self) -> bool {
-        self.vcpus.len() == self.unused.len()
+        self.len() == 0
     }
 
     pub fn vcpu(&self, number: u32) -> &Vcpu {
@@ -201,6 +207,49 @@ impl Roster {
             self.of_tenant.resize(tenant as usize + 1, Vec::new());
         }
         self.of_tenant[tenant as usize] = vcpus;
+    }
+
+    /// The CPUs on which a vCPU has slots, by place.
+    pub fn cpus_of(&self, number: u32) -> Vec<usize> {
+        let group = &self.groups[self.vcpu(number).group];
+        let Some(timetable) = group.timetable.as_deref().filter(|_| group.single().is_none()) else {
+            return group.cpus.clone();
+        };
+        let has_slot = |slots: &[Slot]| slots.iter().any(|slot| group.owner(slot) == Some(number));
+        let cpus = group.cpus.iter().zip(&timetable.cpus).filter(|(_, cpu)| has_slot(&cpu.slots));
+        cpus.map(|(&place, _)| place).collect()
+    }
+
+    /// How many vCPUs have slots on several CPUs, and how many pairs of one tenant's vCPUs share a CPU.
+    pub fn burdens(&self) -> (usize, u64) {
+        let joint = self.groups.iter().filter(|group| group.cpus.len() > 1);
+        let members = joint.flat_map(|group| &group.members).filter_map(Member::vcpu);
+        let divided = members.filter(|&vcpu| self.cpus_of(vcpu).len() > 1).count();
+        (divided, (0..self.of_tenant.len() as u32).map(|tenant| self.pairs(tenant)).sum())
+    }
+
+    /// How many pairs of a tenant's vCPUs share a CPU.
+    fn pairs(&self, tenant: u32) -> u64 {
+        let mut own = Own::default();
+        let vcpus = self.of_tenant(tenant);
+        if vcpus.len() > 1 {
+            vcpus.iter().flat_map(|&vcpu| self.cpus_of(vcpu)).for_each(|cpu| own.add(cpu));
+        }
+        own.pairs()
+    }
+
+    /// Whether more vCPUs of a tenant share a CPU than must, were it alone beside those that have CPUs to themselves.
+    pub fn is_crowded(&self, tenant: u32) -> bool {
+        let vcpus = self.of_tenant(tenant);
+        let pairs = self.pairs(tenant);
+        if pairs == 0 || self.vcpu(vcpus[0]).demand.is_exclusive {
+            return false;
+        }
+        let here = self.vcpus.iter().flatten().map(|vcpu| &vcpu.demand);
+        let wholes = here.filter(|demand| demand.reservation.share == Share::ONE);
+        let wholes: Vec<Option<&[usize]>> = wholes.map(|demand| demand.allowed.as_deref()).collect();
+        let lists = vcpus.iter().map(|&vcpu| self.vcpu(vcpu).demand.allowed.as_deref());
+        pairs > least_pairs(vcpus.len(), open_cpus(lists, &wholes, self.groups.len()))
     }
 
     /// Gives a group its place. What its CPUs were in before has to go or be put elsewhere.

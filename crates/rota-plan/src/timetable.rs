@@ -18,6 +18,10 @@ pub const SLOT_MIN_NS: u64 = HYPERPERIOD_NS.div_ceil(SLICES_MAX);
 /// them when the vCPU wakes up.
 pub const VCPU_CPUS_MAX: usize = 64;
 
+/// So many vCPUs at most has a CPU whose scheduler decides as they wake in which order they are served
+/// (`ROTA_WINDOW_VCPUS_MAX` of the table's format): it looks at all of them each time.
+pub const WINDOW_VCPUS_MAX: usize = 16;
+
 /// The timetable of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {

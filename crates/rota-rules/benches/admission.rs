@@ -41,8 +41,10 @@ fn admissions(criterion: &mut Criterion) {
         let planner = Planner::new(model.clone(), &Options::default()).expect("it fits");
         group.bench_function(format!("plan/{name}"), |bencher| bencher.iter(|| planner.plan()));
         let plan = planner.plan();
-        group.bench_function(format!("source/{name}"), |bencher| bencher.iter(|| source(&plan, &ids)));
-        let source = source(&plan, &ids);
+        group.bench_function(format!("source/{name}"), |bencher| {
+            bencher.iter(|| source(&plan, &ids, model.host.costs))
+        });
+        let source = source(&plan, &ids, model.host.costs);
         group.bench_function(format!("encode/{name}"), |bencher| bencher.iter(|| encode(&source)));
         let bytes = encode(&source).expect("it can be encoded");
         println!("{name}: {} bytes", bytes.len());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rota_model::{CpuSet, Host, Model, Reservation, Tenant, TenantId};
+use rota_model::{Costs, CpuSet, Host, Model, Reservation, Tenant, TenantId};
 use rota_plan::{Change, Edits, Infeasible, Options, Plan, Planner};
 use rota_table::{
     Certified, CpuSource, EncodeError, Promise, SlotSource, TableSource, VcpuSource, Violation, certify,
@@ -78,7 +78,7 @@ impl Proposer {
         let change = change.and(&planner.restock());
         let (model, plan) = (planner.model(), planner.plan());
         let ids: Vec<TenantId> = (0..).take(model.tenants.len()).collect();
-        let bytes = encode(&source(&plan, &ids))?;
+        let bytes = encode(&source(&plan, &ids, host.costs))?;
         let table = certify(bytes, &promises(model, &ids), host.costs)?;
         let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
         let (length_ns, vcpus, spares) = (plan.table_length_ns, plan.vcpus.len(), plan.spares);
@@ -96,7 +96,7 @@ fn edits(planned: &[Tenant], grants: &Grants) -> Edits {
 }
 
 /// A plan as the encoder takes it. `ids` has the scheduler's number of each tenant of the planned model.
-pub fn source(plan: &Plan, ids: &[TenantId]) -> TableSource {
+pub fn source(plan: &Plan, ids: &[TenantId], costs: Costs) -> TableSource {
     let slot = |slot: &rota_plan::Slot| SlotSource {
         start_ns: ns(slot.start_ns),
         end_ns: ns(slot.end_ns),
@@ -115,7 +115,12 @@ pub fn source(plan: &Plan, ids: &[TenantId]) -> TableSource {
         budget_ns: ns(vcpu.budget_ns),
         period_ns: ns(vcpu.period_ns),
     });
-    TableSource { length_ns: ns(plan.table_length_ns), cpus: cpus.collect(), vcpus: vcpus.collect() }
+    TableSource {
+        length_ns: ns(plan.table_length_ns),
+        switch_ns: ns(costs.switch_ns),
+        cpus: cpus.collect(),
+        vcpus: vcpus.collect(),
+    }
 }
 
 /// What the reserved tenants of `model` are promised, straight from their reservations. `ids` as for [`source`].

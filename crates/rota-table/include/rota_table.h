@@ -39,13 +39,14 @@
 #endif
 
 #define ROTA_TABLE_MAGIC      0x315442544154304fULL /* arbitrary; its bytes read "O0TATBT1" */
-#define ROTA_TABLE_VERSION    3
+#define ROTA_TABLE_VERSION    4
 #define ROTA_TABLE_ALIGN      64
 #define ROTA_TABLE_BYTES_MAX  (64U << 20)
 #define ROTA_TABLE_CPUS_MAX   4096
 #define ROTA_TABLE_VCPUS_MAX  (1U << 20)
 #define ROTA_TABLE_SLICES_MAX 65536 /* of one CPU */
 #define ROTA_VCPU_CPUS_MAX    64    /* on which one vCPU has slots */
+#define ROTA_WINDOW_VCPUS_MAX 16    /* of a CPU that serves its vCPUs in windows */
 
 /* The longest table, and the number whose divisors are the candidate periods (thesis section 5.1), in ns. */
 #define ROTA_HYPERPERIOD_NS 102702600U
@@ -73,6 +74,13 @@ struct rota_table_header {
 };
 
 #define ROTA_CPU_EXCLUSIVE 1U /* of a core that one tenant has to itself: nobody else runs here who can run elsewhere */
+/*
+ * The order in which the CPU's vCPUs have their window_ns of each window is decided as they wake. All of it is had in
+ * time if the one goes first whose window ends first: over the table's length, what they may claim comes to no more
+ * than that. Each of them has slots here alone, and a latency_ns of 2 (T - C) at least: it can wait for so long. They
+ * are at most ROTA_WINDOW_VCPUS_MAX, and more than one if there is no time without a slot.
+ */
+#define ROTA_CPU_WINDOWS 2U
 
 /* One CPU: one cache line. A CPU without slots has nr_slots = nr_slices = 0 and the table's length and slice_ns = 1. */
 struct rota_table_cpu {
@@ -85,10 +93,11 @@ struct rota_table_cpu {
 	__u32 first_local; /* the vCPUs that own a slot here, ascending: the second level's candidates */
 	__u32 nr_locals;
 	__u32 flags;
-	__u32 reserved[7];
+	__u32 switch_ns; /* what a change of tasks takes; 0 without ROTA_CPU_WINDOWS */
+	__u32 reserved[6];
 };
 
-#define ROTA_VCPU_CAPPED 1U /* never runs outside of its slots */
+#define ROTA_VCPU_CAPPED 1U /* never has more than its slots come to */
 
 struct rota_table_vcpu {
 	__u32 tenant; /* the tenant's number, the same in every generation */
@@ -101,7 +110,8 @@ struct rota_table_vcpu {
 	__u32 home_cpu;	  /* the CPU of its first slot in the table, which is its first home */
 	__u32 nr_cpus;	  /* how many CPUs it has slots on: 1 .. ROTA_VCPU_CPUS_MAX */
 	__u32 first_home; /* these CPUs, in the order of its first slot on each, then of their numbers: its homes */
-	__u32 reserved[5];
+	__u32 window_ns;  /* what it may claim of each window, changes of task included; 0 without ROTA_CPU_WINDOWS */
+	__u32 reserved[4];
 };
 
 struct rota_table_slot {

@@ -1,5 +1,7 @@
 //! Plain data in, a table's bytes out.
 
+mod windows;
+
 use rota_model::{Reservation, TenantId};
 
 use crate::layout::{self, Cpu, Header, Slice, Slot, Vcpu};
@@ -9,6 +11,8 @@ use crate::layout::{self, Cpu, Header, Slice, Slot, Vcpu};
 pub struct TableSource {
     /// The table's length in ns: a multiple of every CPU's, a divisor of [`layout::HYPERPERIOD_NS`].
     pub length_ns: u32,
+    /// What a change of tasks takes, in ns.
+    pub switch_ns: u32,
     /// The CPUs, in any order. One that is left out has no slots; the host's highest must be here.
     pub cpus: Vec<CpuSource>,
     /// The vCPUs, each with a slot at least.
@@ -117,6 +121,7 @@ pub fn encode(source: &TableSource) -> Result<Vec<u8>, EncodeError> {
         }
     }
     let homes = tables.settle_homes()?;
+    tables.open_windows(source.length_ns, source.switch_ns);
     tables.into_bytes(source.length_ns, &homes)
 }
 
@@ -148,7 +153,8 @@ impl Sections {
             home_cpu: 0,
             nr_cpus: 0,
             first_home: 0,
-            reserved: [0; 5],
+            window_ns: 0,
+            reserved: [0; 4],
         });
         Ok(Sections {
             cpus: Vec::with_capacity(source.cpus.len()),
@@ -171,7 +177,8 @@ impl Sections {
             first_local: self.locals.len() as u32,
             nr_locals: 0,
             flags: cpu_flags(exclusive),
-            reserved: [0; 7],
+            switch_ns: 0,
+            reserved: [0; 6],
         });
     }
 
@@ -202,7 +209,8 @@ impl Sections {
             first_local: first_local as u32,
             nr_locals: (self.locals.len() - first_local) as u32,
             flags: cpu_flags(source.exclusive),
-            reserved: [0; 7],
+            switch_ns: 0,
+            reserved: [0; 6],
         });
         Ok(())
     }
@@ -232,6 +240,22 @@ impl Sections {
             }
         }
         Ok(self.homes.iter().map(|&(.., cpu)| cpu).collect())
+    }
+
+    /// Marks the CPUs that can serve their vCPUs in windows, and writes what each of these may claim of a window.
+    fn open_windows(&mut self, length_ns: u32, switch_ns: u32) {
+        for cpu in &mut self.cpus {
+            let slots = &self.slots[cpu.first_slot as usize..][..cpu.nr_slots as usize];
+            let locals = &self.locals[cpu.first_local as usize..][..cpu.nr_locals as usize];
+            let vcpus: Vec<(u32, Vcpu)> =
+                locals.iter().map(|&local| (local, self.vcpus[local as usize])).collect();
+            let Some(windows) = windows::of(cpu, slots, &vcpus, length_ns, switch_ns) else { continue };
+            cpu.flags |= layout::CPU_WINDOWS;
+            cpu.switch_ns = switch_ns;
+            for (&local, window_ns) in locals.iter().zip(windows) {
+                self.vcpus[local as usize].window_ns = window_ns;
+            }
+        }
     }
 
     /// Lays the sections out and signs the result.
@@ -378,7 +402,7 @@ mod tests {
             budget_ns: 1,
             period_ns: length_ns,
         });
-        TableSource { length_ns, cpus, vcpus: vcpus.collect() }
+        TableSource { length_ns, switch_ns: 0, cpus, vcpus: vcpus.collect() }
     }
 
     fn slices(slots: &[(u32, u32, u32)], length_ns: u32) -> u32 {

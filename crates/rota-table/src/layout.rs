@@ -8,7 +8,7 @@ use bytemuck::{Pod, Zeroable};
 /// First field of every table.
 pub const MAGIC: u64 = 0x3154_4254_4154_304f;
 /// The format's version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Sections start at multiples of this many bytes.
 pub const ALIGN: u32 = 64;
 /// No table is larger, in bytes.
@@ -21,11 +21,15 @@ pub const VCPUS_MAX: u32 = 1 << 20;
 pub const SLICES_MAX: u32 = 65536;
 /// A vCPU has slots on no more CPUs.
 pub const VCPU_CPUS_MAX: u32 = 64;
+/// A CPU that serves its vCPUs in windows has no more.
+pub const WINDOW_VCPUS_MAX: u32 = 16;
 /// The longest table; every table's length divides it, in ns (thesis section 5.1).
 pub const HYPERPERIOD_NS: u32 = 102_702_600;
 /// Flag of a CPU whose core one tenant has to itself.
 pub const CPU_EXCLUSIVE: u32 = 1;
-/// Flag of a vCPU that never runs outside of its slots.
+/// Flag of a CPU that serves its vCPUs in windows, in an order that is decided as they wake.
+pub const CPU_WINDOWS: u32 = 2;
+/// Flag of a vCPU that never has more than its slots come to.
 pub const VCPU_CAPPED: u32 = 1;
 
 // The format is little-endian and read in place.
@@ -86,7 +90,8 @@ records! {
         first_local: u32,
         nr_locals: u32,
         flags: u32,
-        reserved: [u32; 7],
+        switch_ns: u32,
+        reserved: [u32; 6],
     }
 
     /// One vCPU and what it is promised.
@@ -101,7 +106,8 @@ records! {
         home_cpu: u32,
         nr_cpus: u32,
         first_home: u32,
-        reserved: [u32; 5],
+        window_ns: u32,
+        reserved: [u32; 4],
     }
 
     /// One slot of one CPU.

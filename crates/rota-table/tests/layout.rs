@@ -18,8 +18,10 @@ const CONSTANTS: &[(&str, u64)] = &[
     ("ROTA_TABLE_VCPUS_MAX", layout::VCPUS_MAX as u64),
     ("ROTA_TABLE_SLICES_MAX", layout::SLICES_MAX as u64),
     ("ROTA_VCPU_CPUS_MAX", layout::VCPU_CPUS_MAX as u64),
+    ("ROTA_WINDOW_VCPUS_MAX", layout::WINDOW_VCPUS_MAX as u64),
     ("ROTA_HYPERPERIOD_NS", layout::HYPERPERIOD_NS as u64),
     ("ROTA_CPU_EXCLUSIVE", layout::CPU_EXCLUSIVE as u64),
+    ("ROTA_CPU_WINDOWS", layout::CPU_WINDOWS as u64),
     ("ROTA_VCPU_CAPPED", layout::VCPU_CAPPED as u64),
 ];
 

@@ -16,7 +16,7 @@ fn items(wanted: &[Wanted]) -> Vec<Item<'_>> {
 }
 
 fn short(wanted: &[Wanted], cpus: usize) -> Shortage {
-    assign(&items(wanted), cpus, CAPACITY).unwrap_err()
+    assign(&items(wanted), cpus, CAPACITY, None).unwrap_err()
 }
 
 /// Hall's condition, for every set of items: together they want no more than the CPUs have that any of them may use.
@@ -78,7 +78,7 @@ proptest! {
         let items = items(&wanted);
         let (wholes, others): (Vec<Item>, Vec<Item>) = items.iter().partition(|item| item.is_whole());
         let feasible = fit(&wholes, &others, &mut vec![CAPACITY; cpus]);
-        match assign(&items, cpus, CAPACITY) {
+        match assign(&items, cpus, CAPACITY, None) {
             Ok(parts) => {
                 prop_assert!(feasible);
                 is_kept(&items, cpus, &parts)?;
@@ -102,10 +102,10 @@ proptest! {
 #[test]
 fn whole_items_stay_on_one_cpu_where_they_can() {
     let wanted = [(6, None), (6, None), (7, Some(vec![0, 1])), (5, Some(vec![0, 1])), (12, None)];
-    let parts = assign(&items(&wanted), 3, CAPACITY).unwrap();
+    let parts = assign(&items(&wanted), 3, CAPACITY, None).unwrap();
     assert_eq!(parts.len(), wanted.len(), "{parts:?}");
     // Three of two thirds on two CPUs take one cut.
-    let parts = assign(&items(&[(8, None), (8, None), (8, None)]), 2, CAPACITY).unwrap();
+    let parts = assign(&items(&[(8, None), (8, None), (8, None)]), 2, CAPACITY, None).unwrap();
     assert_eq!(parts.len(), 4, "{parts:?}");
 }
 
@@ -139,7 +139,7 @@ fn whole_cpus_are_chosen_away_from_those_that_need_them() {
         let pairs = (0..4).flat_map(|a| (a + 1..4).map(move |b| (1, Some(vec![a, b]))));
         pairs.chain(std::iter::repeat_n((whole, None), wholes)).collect::<Vec<Wanted>>()
     };
-    assert!(assign(&items(&covering(1)), 4, CAPACITY).is_ok());
+    assert!(assign(&items(&covering(1)), 4, CAPACITY, None).is_ok());
     assert_eq!(short(&covering(2), 4), Shortage::Whole { item: 7 });
     // On every CPU there is somebody.
     let everywhere = [(1, Some(vec![0])), (1, Some(vec![1])), (whole, None)];

@@ -25,6 +25,20 @@ fn nobody_is_on_a_sibling() {
     assert_eq!(cpus_of(&model, "web"), "4-7");
 }
 
+/// A VM with two threads a core has vCPUs 0 and 1 on one core, 2 and 3 on another.
+#[test]
+fn vcpus_with_neighbouring_numbers_are_on_one_core() {
+    for share in [1.0, 0.6] {
+        let mut host = host("0-15", "0,8");
+        host.topology.places.iter_mut().for_each(|place| place.core = place.cpu % 8);
+        let model = model(host, [alone(reserved("vm", 4, share, MS))]);
+        let plan = plan(&model, &Options::default()).unwrap();
+        check(&model, &plan).unwrap();
+        let cpus: Vec<&[u32]> = plan.vcpus.iter().map(|vcpu| &vcpu.cpus[..]).collect();
+        assert_eq!(cpus, [[1], [9], [2], [10]], "{share}");
+    }
+}
+
 #[test]
 fn cores_are_taken_where_others_need_them_least() {
     let tenants = [

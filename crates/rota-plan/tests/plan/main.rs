@@ -15,3 +15,4 @@ mod properties;
 mod refusals;
 mod small_hosts;
 mod snapshots;
+mod spread;

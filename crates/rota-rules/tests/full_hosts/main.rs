@@ -26,7 +26,7 @@ const LISTED: usize = 20;
 
 fn certified(model: &Model, plan: &Plan) -> Result<(), String> {
     let ids: Vec<TenantId> = (0..model.tenants.len() as TenantId).collect();
-    let bytes = encode(&source(plan, &ids)).map_err(|error| error.to_string())?;
+    let bytes = encode(&source(plan, &ids, model.host.costs)).map_err(|error| error.to_string())?;
     certify(&bytes, &promises(model, &ids), model.host.costs).map_err(|error| error.to_string())?;
     Ok(())
 }

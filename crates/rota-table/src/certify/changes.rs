@@ -41,7 +41,7 @@ pub(super) fn check(
 }
 
 /// Whether the CPU has one owner and no idle time.
-fn is_whole(cpu: &Cpu, slots: Records<Slot>) -> bool {
+pub(super) fn is_whole(cpu: &Cpu, slots: Records<Slot>) -> bool {
     let owner = slots.get(0).map(|slot| slot.vcpu);
     let mut until_ns = 0;
     let touch = slots.iter().all(|slot| {

@@ -17,7 +17,7 @@ use crate::layout;
 pub(super) fn check(table: &Table, slots: &SlotsByVcpu, promise_of: &[&Promise]) -> Result<(), Violation> {
     let kept = check_neighbours(table, slots, promise_of)?;
     for ((cpu, record), expected) in (0..).zip(table.cpus.iter()).zip(kept) {
-        if record.flags & !layout::CPU_EXCLUSIVE != 0 {
+        if record.flags & !(layout::CPU_EXCLUSIVE | layout::CPU_WINDOWS) != 0 {
             return Err(Violation::CpuFlags { cpu, flags: record.flags });
         }
         let found = record.flags & layout::CPU_EXCLUSIVE != 0;

@@ -9,6 +9,7 @@ mod homes;
 mod records;
 mod service;
 mod violation;
+mod windows;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -85,6 +86,11 @@ impl Certified {
 ///   window [kT, (k+1)T); no gap in its service is longer than the latency, nor longer than half of it at the table's
 ///   start or end, where another table may hold; a capped vCPU has no more in the whole table than the share of T,
 ///   rounded up to a ns, in each period, and what costs take in its costliest period;
+/// - **windows**: on a CPU that serves its vCPUs in windows each vCPU has its slots there alone, they are no more than
+///   the scheduler looks at, and none has the CPU wholly; what each may claim of a window has room for C and all
+///   changes of task to it there, and a capped one may claim no more than that or its slots come to; over the table's
+///   length all claims come to no more than that; and each latency is at least 2 (T - C), what the vCPU can wait for
+///   there;
 /// - **cores**: where a vCPU of a tenant that shares no cores has a slot, no other tenant has one on the same core, and
 ///   exactly the CPUs of such cores are marked.
 ///
@@ -115,6 +121,7 @@ fn check(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), Violati
     let slots = cpus::check(&table, costs.switch_ns)?;
     homes::check(&table, &slots)?;
     let promise_of = records::check(&table, promises)?;
-    service::check(&table, &slots, &promise_of, costs.migration_ns)?;
+    let least_ns = service::check(&table, &slots, &promise_of, costs.migration_ns)?;
+    windows::check(&table, costs.switch_ns, &least_ns)?;
     cores::check(&table, &slots, &promise_of)
 }

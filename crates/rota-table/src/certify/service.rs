@@ -14,27 +14,29 @@ const PIECES_MAX: u64 = 1 << 22;
 const STEPS_MAX: u64 = 1 << 26;
 
 /// Checks affinity, overlap, windows, gaps and caps of every vCPU; migration takes `migration_ns`. Slots and records
-/// must have been found sound.
+/// must have been found sound. Returns what the slots of each vCPU come to in the window with the least of them.
 pub(super) fn check(
     table: &Table,
     slots: &SlotsByVcpu,
     promise_of: &[&Promise],
     migration_ns: u64,
-) -> Result<(), Violation> {
+) -> Result<Vec<u64>, Violation> {
     let mut ring = Ring::default();
     let mut steps_left = STEPS_MAX;
+    let mut least_ns = Vec::with_capacity(promise_of.len());
     for (place, (record, promise)) in table.vcpus.iter().zip(promise_of).enumerate() {
         let slots = slots.of(place);
         check_affinity(&record, promise, slots)?;
         ring.write_out(table, &record, slots, &mut steps_left)?;
         ring.check_overlap(name(&record))?;
         ring.serve(migration_ns);
-        let most_lost_ns = ring.check_windows(&record)?;
+        let windows = ring.check_windows(&record)?;
         ring.check_gaps(&record)?;
         ring.check_edges(&record)?;
-        ring.check_cap(&record, table.length_ns, most_lost_ns)?;
+        ring.check_cap(&record, table.length_ns, windows.most_lost_ns)?;
+        least_ns.push(windows.least_ns);
     }
-    Ok(())
+    Ok(least_ns)
 }
 
 /// The slots come CPU by CPU.
@@ -66,6 +68,14 @@ struct Served {
     net_ns: u64,
     /// What costs take.
     lost_ns: u64,
+}
+
+/// Of all of a vCPU's windows.
+struct Extremes {
+    /// The least that slots come to, costs included.
+    least_ns: u64,
+    /// The most that costs take.
+    most_lost_ns: u64,
 }
 
 /// One vCPU's slots over the least common multiple of its CPUs' lengths, ascending. Times fit in u32 as the ring is no
@@ -150,11 +160,10 @@ impl Ring {
         self.length_ns / gcd(self.length_ns, u64::from(record.period_ns))
     }
 
-    /// Returns what costs take in the window in which they take most.
-    fn check_windows(&self, record: &Vcpu) -> Result<u64, Violation> {
+    fn check_windows(&self, record: &Vcpu) -> Result<Extremes, Violation> {
         let period_ns = u64::from(record.period_ns);
         let mut served = Served::default();
-        let mut most_lost_ns = 0;
+        let mut extremes = Extremes { least_ns: u64::MAX, most_lost_ns: 0 };
         for window in 0..self.windows(record) {
             let (from_ns, until_ns) = (window * period_ns, (window + 1) * period_ns);
             let before = std::mem::replace(&mut served, self.served_until(until_ns));
@@ -163,9 +172,10 @@ impl Ring {
                 let (vcpu, budget_ns) = (name(record), record.budget_ns);
                 return Err(Violation::Window { vcpu, from_ns, until_ns, got_ns, lost_ns, budget_ns });
             }
-            most_lost_ns = lost_ns.max(most_lost_ns);
+            extremes.least_ns = extremes.least_ns.min(got_ns + lost_ns);
+            extremes.most_lost_ns = extremes.most_lost_ns.max(lost_ns);
         }
-        Ok(most_lost_ns)
+        Ok(extremes)
     }
 
     /// In [0, time).
@@ -225,7 +235,7 @@ impl Ring {
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+pub(super) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -134,6 +134,30 @@ pub enum Violation {
     #[error("{vcpu}: its budget of {budget_ns} ns a period is less than its share, {least_ns} ns")]
     Budget { vcpu: VcpuName, budget_ns: u32, least_ns: u64 },
 
+    // Windows.
+    #[error("CPU {cpu}: a change of tasks takes {expected} ns where the table says {found} ns")]
+    SwitchTime { cpu: u32, found: u32, expected: u64 },
+    #[error("CPU {cpu} serves {count} vCPUs in windows; from 1 to {} are allowed", layout::WINDOW_VCPUS_MAX)]
+    WindowVcpus { cpu: u32, count: u32 },
+    #[error("CPU {cpu} serves its vCPUs in windows, but {vcpu} has slots elsewhere as well")]
+    WindowMigrates { cpu: u32, vcpu: VcpuName },
+    #[error("CPU {cpu} serves its vCPUs in windows, but one has all of its time")]
+    WindowWhole { cpu: u32 },
+    #[error(
+        "{vcpu} can wait for {wait_ns} ns where it is served in windows, {} ns longer than its latency of \
+        {latency_ns} ns",
+        wait_ns - latency_ns
+    )]
+    WindowWait { vcpu: VcpuName, wait_ns: u64, latency_ns: u64 },
+    #[error(
+        "{vcpu} may claim {found_ns} ns of each window; {least_ns} ns are due, or 0 where slots say who is served"
+    )]
+    WindowTime { vcpu: VcpuName, found_ns: u32, least_ns: u64 },
+    #[error("{vcpu} is capped, but may claim {found_ns} ns of each window, where {most_ns} ns are due to it")]
+    WindowBeyond { vcpu: VcpuName, found_ns: u32, most_ns: u64 },
+    #[error("CPU {cpu}: its vCPUs may claim {claimed_ns} ns in windows, but the table has {length_ns} ns")]
+    WindowClaims { cpu: u32, claimed_ns: u64, length_ns: u64 },
+
     // Promises.
     #[error("{vcpu} has a slot on CPU {cpu} at {start_ns} ns, but may run on CPUs {allowed} only")]
     Affinity { vcpu: VcpuName, cpu: u32, start_ns: u32, allowed: CpuSet },

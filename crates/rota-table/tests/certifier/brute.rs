@@ -8,20 +8,21 @@ use rota_table::Promise;
 
 use crate::lost::{self, VcpuTime};
 use crate::parts::checksum;
+use crate::windowed;
 
 /// Each ns of a table, for one vCPU; none where it owns no CPU.
 pub type Timeline = Vec<Option<VcpuTime>>;
 
 /// Bytes read at the header's offsets.
-struct Raw<'a>(&'a [u8]);
+pub struct Raw<'a>(&'a [u8]);
 
 impl Raw<'_> {
-    fn u32(&self, at: u64) -> Result<u64, String> {
+    pub fn u32(&self, at: u64) -> Result<u64, String> {
         let bytes = self.0.get(at as usize..at as usize + 4).ok_or(format!("read beyond the end at {at}"))?;
         Ok(u64::from(u32::from_le_bytes(bytes.try_into().unwrap())))
     }
 
-    fn u64(&self, at: u64) -> Result<u64, String> {
+    pub fn u64(&self, at: u64) -> Result<u64, String> {
         Ok(self.u32(at)? | self.u32(at + 4)? << 32)
     }
 
@@ -31,7 +32,7 @@ impl Raw<'_> {
     }
 }
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+pub fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -67,7 +68,7 @@ pub fn run(bytes: &[u8], costs: Costs) -> Result<Vec<Timeline>, String> {
     let mut vcpus: Vec<Timeline> = vec![vec![None; length as usize]; nr_vcpus as usize];
     for cpu in 0..nr_cpus {
         let at = cpus_at + 64 * cpu;
-        raw.zero(at + 36, at + 64)?;
+        raw.zero(at + 40, at + 64)?;
         let cpu_length = raw.u32(at)?;
         ensure(cpu_length > 0 && length % cpu_length == 0, || format!("length of CPU {cpu}"))?;
         let mut owners = BTreeSet::new();
@@ -95,7 +96,7 @@ pub fn run(bytes: &[u8], costs: Costs) -> Result<Vec<Timeline>, String> {
 pub fn judge(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), String> {
     let raw = Raw(bytes);
     ensure(raw.u64(0)? == u64::from_le_bytes(*b"O0TATBT1"), || "magic".into())?;
-    ensure(raw.u32(8)? == 3 && raw.u32(12)? == bytes.len() as u64, || "version or size".into())?;
+    ensure(raw.u32(8)? == 4 && raw.u32(12)? == bytes.len() as u64, || "version or size".into())?;
     ensure(raw.u64(16)? == checksum(bytes), || "checksum".into())?;
     raw.zero(84, 128)?;
     judge_padding(&raw)?;
@@ -107,7 +108,7 @@ pub fn judge(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), Str
     let (mut seen, mut homes) = (BTreeSet::new(), Vec::new());
     for (vcpu, timeline) in (0..).zip(&served) {
         let at = vcpus_at + 64 * vcpu;
-        raw.zero(at + 44, at + 64)?;
+        raw.zero(at + 48, at + 64)?;
         let name = (raw.u32(at)?, raw.u32(at + 4)?);
         ensure(seen.insert(name), || format!("{name:?} twice"))?;
         let promise = promises.iter().find(|p| (u64::from(p.tenant), u64::from(p.index)) == name);
@@ -119,7 +120,8 @@ pub fn judge(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), Str
     ensure(raw.u32(56)? == homes.len() as u64, || "number of homes".into())?;
     let found: Result<Vec<u64>, String> =
         (0..homes.len() as u64).map(|home| raw.u32(homes_at + 4 * home)).collect();
-    ensure(found? == homes, || "homes".into())
+    ensure(found? == homes, || "homes".into())?;
+    windowed::judge(&raw, &served, costs)
 }
 
 /// Nobody runs on a core that another tenant shares with nobody, and flags say which these are.
@@ -150,7 +152,8 @@ fn judge_cores(raw: &Raw, promises: &[Promise], served: &[Timeline]) -> Result<(
         }
     }
     (0..).zip(kept).try_for_each(|(cpu, kept)| {
-        ensure(raw.u32(cpus_at + 64 * cpu + 32)? == u64::from(kept), || format!("flags of CPU {cpu}"))
+        let flags = raw.u32(cpus_at + 64 * cpu + 32)? & !windowed::FLAG;
+        ensure(flags == u64::from(kept), || format!("flags of CPU {cpu}"))
     })
 }
 

@@ -1,11 +1,13 @@
 //! Tables that keep their promises: one made by hand and any number made at random.
 
 use rota_model::{Costs, CpuSet, Reservation, Share};
+use rota_table::layout::CPU_WINDOWS;
 use rota_table::{
     Certified, CpuSource, Promise, SlotSource, TableSource, VcpuSource, Violation, certify, encode,
 };
 
 use crate::brute;
+use crate::parts::Parts;
 
 /// A table with the promises that it keeps, all as tight as can be.
 #[derive(Clone)]
@@ -27,7 +29,7 @@ pub struct Task {
 impl Made {
     /// Promises to each task what its slots keep: the largest share, the least latency, its CPUs only.
     pub fn new(length_ns: u32, cpus: Vec<CpuSource>, tasks: &[Task]) -> Made {
-        let source = TableSource { length_ns, cpus, vcpus: Vec::new() };
+        let source = TableSource { length_ns, switch_ns: 0, cpus, vcpus: Vec::new() };
         let mut made = Made { source, promises: Vec::new(), costs: Costs::default() };
         for (vcpu, task) in (0..).zip(tasks) {
             let share = u64::from(task.budget) * 1_000_000_000 / u64::from(task.period);
@@ -58,10 +60,27 @@ impl Made {
         self
     }
 
+    /// The same with latencies that leave free when in its window each vCPU is served, so that CPUs serve in windows.
+    pub fn patient(mut self) -> Made {
+        for vcpu in 0..self.promises.len() {
+            let VcpuSource { budget_ns, period_ns, .. } = self.source.vcpus[vcpu];
+            let wait_ns = 2 * u64::from(period_ns - budget_ns);
+            self.promise(vcpu, |reservation| reservation.latency_ns = wait_ns.max(reservation.latency_ns));
+        }
+        self
+    }
+
+    /// How many of its CPUs serve their vCPUs in windows.
+    pub fn in_windows(&self) -> usize {
+        let parts = Parts::of(&self.bytes());
+        parts.cpus.iter().filter(|cpu| cpu.flags & CPU_WINDOWS != 0).count()
+    }
+
     /// The same table where tasks change at a cost: budgets, shares and latencies are what it keeps then. None if some
     /// vCPU would get nothing in some period.
     pub fn costing(mut self, costs: Costs) -> Option<Made> {
         self.costs = costs;
+        self.source.switch_ns = costs.switch_ns as u32;
         let timelines = brute::run(&self.bytes(), costs).ok()?;
         for (vcpu, timeline) in timelines.iter().enumerate() {
             let period = self.source.vcpus[vcpu].period_ns;
@@ -197,6 +216,9 @@ pub fn at_random(seed: u64) -> Made {
     }
     let costs = Costs { switch_ns: dice.pick(&[0, 0, 1, 2, 5]), migration_ns: dice.pick(&[0, 0, 1, 4]) };
     let mut made = made.clone().costing(costs).unwrap_or(made);
+    if dice.below(2) == 0 {
+        made = made.patient();
+    }
     loosen(&mut dice, &mut made);
     made
 }

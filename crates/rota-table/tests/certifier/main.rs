@@ -13,4 +13,6 @@ mod rules_costs;
 mod rules_cpus;
 mod rules_format;
 mod rules_vcpus;
+mod rules_windows;
 mod sound;
+mod windowed;

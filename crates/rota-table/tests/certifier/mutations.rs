@@ -3,16 +3,18 @@
 //! promises differ, certifier and judge must agree both ways.
 
 use rota_model::Costs;
-use rota_table::{Promise, SlotSource, encode};
+use rota_table::{Promise, SlotSource, VcpuSource, encode};
 
 use crate::made::{Made, at_random, by_hand};
-use crate::parts::signed;
+use crate::parts::{Parts, signed};
 
 const COSTS: Costs = Costs { switch_ns: 3, migration_ns: 2 };
 
-/// Tables to mutate: everything in one, without and with costs, and some more at random.
+/// Tables to mutate: everything in one, without and with costs, by slots alone and in windows, and some more at random.
 fn victims() -> Vec<Made> {
-    [by_hand(), by_hand().costing(COSTS).unwrap()].into_iter().chain((1..=10).map(at_random)).collect()
+    let by_hand = [by_hand(), by_hand().costing(COSTS).unwrap()];
+    let patient = by_hand.clone().map(Made::patient);
+    by_hand.into_iter().chain(patient).chain((1..=10).map(at_random)).collect()
 }
 
 /// Counts what became of mutants, so that no test passes for want of them.
@@ -36,8 +38,13 @@ impl Toll {
     /// As above, but the judge also says what must pass.
     fn take_source(&mut self, what: &str, mutant: &Made) {
         let Ok(bytes) = encode(&mutant.source) else { return };
-        let certified = mutant.certify(&bytes).map(|_| ());
-        let judged = mutant.judge(&bytes);
+        self.agree(what, &bytes, mutant);
+    }
+
+    /// Both say the same of it.
+    fn agree(&mut self, what: &str, bytes: &[u8], made: &Made) {
+        let certified = made.certify(bytes).map(|_| ());
+        let judged = made.judge(bytes);
         assert_eq!(certified.is_ok(), judged.is_ok(), "{what}: certifier {certified:?}, judge {judged:?}");
         *(if judged.is_ok() { &mut self.harmless } else { &mut self.rejected }) += 1;
     }
@@ -175,6 +182,74 @@ fn every_cpu() {
     assert!(toll.rejected > 100 && toll.harmless > 10, "{} to {}", toll.rejected, toll.harmless);
 }
 
+/// What changes of task and migrations take, on the table's side, on the other or on both.
+#[test]
+fn every_cost() {
+    let mut toll = Toll::default();
+    for made in victims() {
+        let mut mutate = |what: &str, change: &dyn Fn(&mut Made)| {
+            let mut mutant = made.clone();
+            change(&mut mutant);
+            toll.take_source(what, &mutant);
+        };
+        mutate("switch cost", &|made| made.costs.switch_ns += 1);
+        mutate("switch cost", &|made| made.costs.switch_ns = made.costs.switch_ns.saturating_sub(1));
+        mutate("switch cost in the table", &|made| made.source.switch_ns += 1);
+        mutate("switch cost on both sides", &|made| {
+            made.source.switch_ns += 1;
+            made.costs.switch_ns += 1;
+        });
+        mutate("much switch cost", &|made| made.costs.switch_ns = 97);
+        mutate("migration cost", &|made| made.costs.migration_ns += 1);
+        mutate("migration cost", &|made| made.costs.migration_ns = made.costs.migration_ns.saturating_sub(1));
+    }
+    assert!(toll.rejected > 30 && toll.harmless > 30, "{} to {}", toll.rejected, toll.harmless);
+}
+
+/// CPUs that serve in windows or by slots, whether they may or not, and what their vCPUs are told of windows.
+#[test]
+fn every_window() {
+    let mut toll = Toll::default();
+    for made in victims().into_iter().chain((11..=100).map(|seed| at_random(seed).patient())) {
+        let switch_ns = made.costs.switch_ns as u32;
+        for cpu in 0..Parts::of(&made.bytes()).cpus.len() {
+            for (extra, flag) in
+                [0, switch_ns, switch_ns + 1, switch_ns + 30].map(|ns| (ns, 2)).into_iter().chain([(0, 0)])
+            {
+                let mut parts = Parts::of(&made.bytes());
+                let record = &mut parts.cpus[cpu];
+                record.flags = record.flags & !2 | flag;
+                record.switch_ns = if flag == 0 { 0 } else { switch_ns };
+                let locals = record.first_local as usize..(record.first_local + record.nr_locals) as usize;
+                for &local in &parts.locals[locals] {
+                    let vcpu = &mut parts.vcpus[local as usize];
+                    vcpu.window_ns = if flag == 0 { 0 } else { vcpu.budget_ns + extra };
+                }
+                toll.agree(&format!("windows of CPU {cpu}, {flag}, {extra}"), &parts.bytes(), &made);
+            }
+        }
+    }
+    assert!(toll.rejected > 300 && toll.harmless > 100, "{} to {}", toll.rejected, toll.harmless);
+}
+
+/// What each vCPU may claim of its windows, a little less and more.
+#[test]
+fn every_claim() {
+    let mut toll = Toll::default();
+    for made in victims().into_iter().chain((11..=100).map(|seed| at_random(seed).patient())) {
+        let parts = Parts::of(&made.bytes());
+        for vcpu in (0..parts.vcpus.len()).filter(|&vcpu| parts.vcpus[vcpu].window_ns > 0) {
+            for by in [-10, -1, 1, 10] {
+                let mut mutant = parts.clone();
+                let claim = &mut mutant.vcpus[vcpu].window_ns;
+                *claim = claim.saturating_add_signed(by);
+                toll.agree(&format!("claim of vCPU {vcpu} by {by}"), &mutant.bytes(), &made);
+            }
+        }
+    }
+    assert!(toll.rejected > 100 && toll.harmless > 50, "{} to {}", toll.rejected, toll.harmless);
+}
+
 #[test]
 fn every_promise() {
     let mut toll = Toll::default();
@@ -190,13 +265,6 @@ fn every_promise() {
                 change(&mut mutant);
                 toll.take_source(&format!("{what} of vCPU {vcpu}"), &mutant);
             };
-            mutate("switch cost", &|made| made.costs.switch_ns += 1);
-            mutate("switch cost", &|made| made.costs.switch_ns = made.costs.switch_ns.saturating_sub(1));
-            mutate("much switch cost", &|made| made.costs.switch_ns = 97);
-            mutate("migration cost", &|made| made.costs.migration_ns += 1);
-            mutate("migration cost", &|made| {
-                made.costs.migration_ns = made.costs.migration_ns.saturating_sub(1)
-            });
             mutate("a promise less", &|made| drop(made.promises.remove(vcpu)));
             mutate("a promise more", &|made| {
                 made.promises.push(Promise { tenant: 77, ..made.promises[vcpu].clone() });
@@ -205,6 +273,11 @@ fn every_promise() {
             mutate("promised cap", &|made| made.promises[vcpu].reservation.capped ^= true);
             mutate("promised index", &|made| made.promises[vcpu].index += 1);
             mutate("latency", &|made| made.promise(vcpu, |promised| promised.latency_ns -= 1));
+            mutate("wait in windows", &|made| {
+                let VcpuSource { budget_ns, period_ns, .. } = made.source.vcpus[vcpu];
+                let wait_ns = 2 * u64::from(period_ns - budget_ns);
+                made.promise(vcpu, |promised| promised.latency_ns = wait_ns.saturating_sub(1));
+            });
             mutate("promised latency", &|made| made.promises[vcpu].reservation.latency_ns += 1);
             mutate("budget", &|made| made.source.vcpus[vcpu].budget_ns += 1);
             mutate("budget", &|made| made.source.vcpus[vcpu].budget_ns -= 1);

@@ -1,6 +1,7 @@
 //! Tables that break one rule about cores that one tenant has to itself.
 
 use rota_model::CpuSet;
+use rota_table::layout::CPU_EXCLUSIVE;
 use rota_table::{CpuSource, VcpuName, Violation};
 
 use crate::made::{Made, Task, cpu};
@@ -26,7 +27,7 @@ fn flags() {
 #[test]
 fn marks_are_where_cores_are_unshared() {
     for number in 0..4 {
-        let violation = broken_parts(&two_cores(), |parts| parts.cpus[number].flags = 0);
+        let violation = broken_parts(&two_cores(), |parts| parts.cpus[number].flags &= !CPU_EXCLUSIVE);
         assert_eq!(violation, Violation::Exclusive { cpu: number as u32, found: false, expected: true });
     }
     let unmarked = broken_source(two_cores(), |made| made.promises[1].unshared = [].into());

@@ -16,6 +16,7 @@ fn certify(mut made: Made, costs: Costs, budgets: &[u32]) -> Result<(), Violatio
         made.promise(vcpu, |reservation| reservation.share = Share::from_ppb(1).unwrap());
     }
     made.costs = costs;
+    made.source.switch_ns = costs.switch_ns as u32;
     made.certify(&made.bytes()).map(|_| ())
 }
 

@@ -59,8 +59,8 @@ fn reserved_fields() {
     let reserved = |what, number| Violation::Reserved { what, number };
     let made = by_hand();
     assert_eq!(broken_parts(&made, |parts| parts.header.reserved[10] = 1), reserved("header", 0));
-    assert_eq!(broken_parts(&made, |parts| parts.cpus[4].reserved[6] = 1), reserved("CPU", 4));
-    assert_eq!(broken_parts(&made, |parts| parts.vcpus[3].reserved[4] = 1), reserved("vCPU number", 3));
+    assert_eq!(broken_parts(&made, |parts| parts.cpus[4].reserved[5] = 1), reserved("CPU", 4));
+    assert_eq!(broken_parts(&made, |parts| parts.vcpus[3].reserved[3] = 1), reserved("vCPU number", 3));
     assert_eq!(broken_parts(&made, |parts| parts.slots[9].reserved = 1), reserved("slot", 9));
 }
 

@@ -134,8 +134,8 @@ fn diff(old: &Path, plan: &Plan, model: &Model, format: Format) -> Result<Vec<u8
 /// The plan as a table that has passed the certifier. Tenants are numbered in the configuration's order.
 fn certified(model: &Model, plan: &Plan) -> Result<Vec<u8>, Failure> {
     let ids: Vec<TenantId> = (0..model.tenants.len() as TenantId).collect();
-    let bytes =
-        rota_table::encode(&planning::source(plan, &ids)).map_err(|error| Failure::Failed(error.into()))?;
+    let bytes = rota_table::encode(&planning::source(plan, &ids, model.host.costs))
+        .map_err(|error| Failure::Failed(error.into()))?;
     let table = rota_table::certify(&bytes, &planning::promises(model, &ids), model.host.costs)
         .context("the planned table breaks a promise; this is a bug in the planner")?;
     Ok(table.bytes().to_vec())

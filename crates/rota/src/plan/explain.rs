@@ -1,9 +1,14 @@
 //! Why each vCPU is where it is, in words.
 
-use rota_model::{CpuSet, Model, Placement};
-use rota_plan::{HYPERPERIOD_NS, Method, Period, Place, Plan, PlannedVcpu, Reason};
+use std::collections::HashMap;
 
-use super::{count, duration, vcpu_name};
+use rota_model::{CpuSet, Model, Placement};
+use rota_plan::{
+    CpuPlan, HYPERPERIOD_NS, Method, Period, Place, Plan, PlannedVcpu, Reason, SlotsAlone, Together,
+    slots_alone,
+};
+
+use super::{count, duration, vcpu_name, why_slots_alone};
 
 /// One line a vCPU.
 pub fn render_reasons(plan: &Plan, model: &Model, reasons: &[Reason]) -> String {
@@ -14,17 +19,30 @@ pub fn render_reasons(plan: &Plan, model: &Model, reasons: &[Reason]) -> String 
 
 /// Why each of the plan's vCPUs is where it is.
 pub fn reason_texts(plan: &Plan, model: &Model, reasons: &[Reason]) -> Vec<String> {
-    plan.vcpus.iter().zip(reasons).map(|(vcpu, reason)| reason_text(plan, model, vcpu, reason)).collect()
+    let switch_ns = model.host.costs.switch_ns;
+    let alone = |cpu: &CpuPlan| Some((cpu.cpu, slots_alone(plan, cpu, switch_ns)?));
+    let alone: Alone = plan.cpus.iter().filter_map(alone).collect();
+    let reasons = plan.vcpus.iter().zip(reasons);
+    reasons.map(|(vcpu, reason)| reason_text(plan, model, &alone, vcpu, reason)).collect()
 }
 
-fn reason_text(plan: &Plan, model: &Model, vcpu: &PlannedVcpu, reason: &Reason) -> String {
+/// The CPUs that go by their slots alone.
+type Alone = HashMap<u32, SlotsAlone>;
+
+fn reason_text(plan: &Plan, model: &Model, alone: &Alone, vcpu: &PlannedVcpu, reason: &Reason) -> String {
     let mut parts = vec![place(vcpu, reason)];
+    parts.extend(
+        reason.together.map(|together| format!("with another of its tenant: {}", why_together(together))),
+    );
     if vcpu.method != Method::Dedicated {
         let (budget, period) = (duration(vcpu.budget_ns), duration(vcpu.period_ns));
         parts.push(format!("budget {budget} every {period}, {}", why_period(reason.period)));
     }
     if vcpu.cpus.len() > 1 {
-        parts.push(format!("{} a second", count(migrations(plan, vcpu), "migration")));
+        parts.push(format!(
+            "{} a second, so it waits for its slots when it wakes",
+            count(migrations(plan, vcpu), "migration")
+        ));
     }
     let core = plan.cpus.iter().filter(|cpu| cpu.exclusive_to == Some(vcpu.tenant));
     let core: CpuSet = core.map(|cpu| cpu.cpu).collect();
@@ -33,6 +51,12 @@ fn reason_text(plan: &Plan, model: &Model, vcpu: &PlannedVcpu, reason: &Reason) 
             "exclusive_cores: the fewest cores that carry its tenant, {}, are its own",
             cpus(&core)
         ));
+    }
+    if let [cpu] = vcpu.cpus[..]
+        && let Some(&why) = alone.get(&cpu)
+    {
+        let why = why_slots_alone(plan, model, why);
+        parts.push(format!("waits for its slots when it wakes (CPU {cpu}: {why})"));
     }
     if reason.placed_before > 0 && vcpu.method != Method::Dedicated {
         let before = count(reason.placed_before as usize, "placement");
@@ -61,6 +85,11 @@ fn place(vcpu: &PlannedVcpu, reason: &Reason) -> String {
                 share(*free)
             )
         }
+        Place::Apart { with_room: 1, of, .. } => format!("{on}, the only one of {of} with room for it"),
+        Place::Apart { with_room, of, free, .. } => format!(
+            "{on} ({} free), of the {with_room} of {of} CPUs with room, to keep vCPUs of one tenant apart",
+            share(*free)
+        ),
         Place::Flow => {
             format!("{on}, where it fits whole when all are divided at once: not all fit on one CPU each")
         }
@@ -84,6 +113,22 @@ fn place(vcpu: &PlannedVcpu, reason: &Reason) -> String {
         Place::Divided => format!(
             "{on}, as the flow of all loads divides them: no CPU had enough left, nor had several unless others move"
         ),
+    }
+}
+
+fn why_together(together: Together) -> String {
+    match together {
+        Together::Many { vcpus, cpus } => {
+            format!("{} for {}", count(vcpus, "vCPU"), count(cpus, "CPU"))
+        }
+        Together::NoRoom { most, needed } => format!(
+            "no CPU with fewer has {} left (most: {}), nor has one if others move",
+            share(needed),
+            share(most)
+        ),
+        Together::Packed => "best-fit fills CPUs".to_owned(),
+        Together::Costs => "apart they leave some CPU too little for changes of task and rounding".to_owned(),
+        Together::Divided => "not all vCPUs fit on one CPU each, so CPUs are filled".to_owned(),
     }
 }
 

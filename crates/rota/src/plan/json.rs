@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use rota_model::Model;
-use rota_plan::Plan;
+use rota_plan::{Plan, slots_alone};
 use rota_rules::status::SpareStatus;
 use serde::{Deserialize, Serialize};
 
-use super::vcpu_name;
+use super::{vcpu_name, why_slots_alone};
 
 /// A plan by names, so that it means the same beside another configuration. Times are in ns from the start of the
 /// table, idle time is left out, and a slot's `vcpu` is the name of one of `vcpus`.
@@ -32,6 +32,9 @@ pub struct Cpu<'a> {
     /// The tenant that has the CPU's core to itself, if one has.
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub exclusive_to: Option<Cow<'a, str>>,
+    /// Why its vCPUs wait for their slots when they wake, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slots_alone: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +82,8 @@ impl Table<'_> {
             length_ns: cpu.length_ns,
             slots: cpu.slots.iter().map(slot).collect(),
             exclusive_to: cpu.exclusive_to.map(tenant_name),
+            slots_alone: slots_alone(plan, cpu, model.host.costs.switch_ns)
+                .map(|why| why_slots_alone(plan, model, why)),
         });
         let vcpus = plan.vcpus.iter().zip(names).map(|(vcpu, name)| Vcpu {
             vcpu: Cow::from(name),
@@ -116,7 +121,7 @@ mod tests {
     use rota_model::{Share, Spare};
     use serde_json::json;
 
-    use super::super::tests::small;
+    use super::super::tests::{migrating, of_changes, of_many, small};
     use super::*;
 
     #[test]
@@ -152,6 +157,21 @@ mod tests {
             text.starts_with("{\"table_length_ns\":12837825,\"cpus\":[{\"cpu\":0,\"length_ns\":"),
             "{text}"
         );
+    }
+
+    /// Nothing is said of the others: CPU 0 idles, and one vCPU has all of CPU 1.
+    #[test]
+    fn cpus_that_go_by_their_slots_alone_say_why() {
+        let why = |(plan, model): (Plan, Model)| {
+            let text = render_json(&plan, &model, Vec::new()).unwrap();
+            let table = serde_json::from_str::<Table>(&text).unwrap();
+            table.cpus.into_iter().map(|cpu| cpu.slots_alone).collect::<Vec<_>>()
+        };
+        let migrates = Some("web/2 migrates".to_owned());
+        assert_eq!(why(migrating()), [None, migrates.clone(), migrates]);
+        assert_eq!(why(of_many()), [None, None, Some("17 vCPUs, more than 16".to_owned())]);
+        let changes = Some("no time for more changes of task than slots make".to_owned());
+        assert_eq!(why(of_changes()), [None, None, changes]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod tableau;
 mod text;
 
 use rota_model::Model;
-use rota_plan::{CpuPlan, Plan};
+use rota_plan::{CpuPlan, Plan, SlotsAlone, WINDOW_VCPUS_MAX};
 
 pub use diff::Diff;
 pub use explain::{reason_texts, render_reasons};
@@ -38,6 +38,15 @@ fn duration(ns: u64) -> String {
 fn used_percent(cpu: &CpuPlan) -> f64 {
     let used: u64 = cpu.slots.iter().map(|slot| slot.len_ns()).sum();
     used as f64 * 100.0 / cpu.length_ns as f64
+}
+
+/// Why a CPU goes by its slots alone: `db/0 migrates`.
+fn why_slots_alone(plan: &Plan, model: &Model, why: SlotsAlone) -> String {
+    match why {
+        SlotsAlone::Migrates(vcpu) => format!("{} migrates", vcpu_name(plan, model, vcpu)),
+        SlotsAlone::Many(count) => format!("{count} vCPUs, more than {WINDOW_VCPUS_MAX}"),
+        SlotsAlone::Changes => "no time for more changes of task than slots make".to_owned(),
+    }
 }
 
 /// `1 CPU`, `2 CPUs`.
@@ -81,6 +90,36 @@ mod tests {
             },
             tenants: vec![tenant("db", 1, 1.0, 1_000_000), tenant("a<&>\"b", 2, 0.25, 20_000_000)],
         };
+        (plan(&model, &Options::default()).unwrap(), model)
+    }
+
+    /// Three vCPUs of 0.6 on two CPUs.
+    pub fn migrating() -> (Plan, Model) {
+        planned_with(vec![("web", 3, 0.6, 50)])
+    }
+
+    /// Beside a vCPU that has a CPU to itself, 17 on the other.
+    pub fn of_many() -> (Plan, Model) {
+        planned_with(vec![("db", 1, 1.0, 50), ("web", 17, 0.05, 50)])
+    }
+
+    /// Beside a vCPU that has a CPU to itself, three with different periods that leave the other next to nothing.
+    pub fn of_changes() -> (Plan, Model) {
+        planned_with(vec![("db", 1, 1.0, 50), ("a", 1, 0.3, 1), ("b", 1, 0.3, 2), ("c", 1, 0.374, 50)])
+    }
+
+    /// Name, vCPUs, share and latency in ms of each tenant. Changes of task take time.
+    fn planned_with(tenants: Vec<(&str, u32, f64, u64)>) -> (Plan, Model) {
+        let (_, mut model) = small();
+        let like = model.tenants.pop().unwrap();
+        let tenant = |(name, vcpus, share, latency_ms): (&str, u32, f64, u64)| {
+            let share = Share::from_fraction(share).unwrap();
+            let latency_ns = latency_ms * 1_000_000;
+            let class = Class::Reserved(Reservation { share, latency_ns, capped: false });
+            Tenant { name: name.to_owned(), class, vcpus, ..like.clone() }
+        };
+        model.tenants = tenants.into_iter().map(tenant).collect();
+        model.host.costs = Costs::DEFAULT;
         (plan(&model, &Options::default()).unwrap(), model)
     }
 

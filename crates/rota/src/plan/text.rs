@@ -1,7 +1,7 @@
 //! A plan for people.
 
-use rota_model::Model;
-use rota_plan::{CpuPlan, Plan};
+use rota_model::{CpuSet, Model};
+use rota_plan::{CpuPlan, Plan, SlotsAlone, WINDOW_VCPUS_MAX, slots_alone};
 
 use super::{count, duration, used_percent, vcpu_name};
 
@@ -33,6 +33,7 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
             count(spare.count as usize, "spare")
         );
     }
+    text += &by_slots(plan, model);
     text += "\n";
     text += &columns(cpu_rows(plan, model));
     if !plan.vcpus.is_empty() {
@@ -40,6 +41,31 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
         text += &columns(vcpu_rows(plan, model));
     }
     text
+}
+
+/// A line for each reason why CPUs go by their slots alone.
+fn by_slots(plan: &Plan, model: &Model) -> String {
+    let switch_ns = model.host.costs.switch_ns;
+    let [mut migrated, mut crowded, mut busy] = [const { Vec::new() }; 3];
+    for cpu in &plan.cpus {
+        match slots_alone(plan, cpu, switch_ns) {
+            Some(SlotsAlone::Migrates(_)) => migrated.push(cpu.cpu),
+            Some(SlotsAlone::Many(_)) => crowded.push(cpu.cpu),
+            Some(SlotsAlone::Changes) => busy.push(cpu.cpu),
+            None => {}
+        }
+    }
+    let line = |cpus: Vec<u32>, each: &str| {
+        let cpus: CpuSet = cpus.into_iter().collect();
+        match cpus.len() {
+            0 => String::new(),
+            1 => format!("CPU {cpus} has {each}; there vCPUs wait for their slots when they wake.\n"),
+            _ => format!("CPUs {cpus} have {each}; there vCPUs wait for their slots when they wake.\n"),
+        }
+    };
+    line(migrated, "a vCPU that migrates")
+        + &line(crowded, &format!("more than {WINDOW_VCPUS_MAX} vCPUs"))
+        + &line(busy, "no time for more changes of task than slots make")
 }
 
 type Row<const N: usize> = [String; N];
@@ -99,7 +125,7 @@ fn vcpu_rows(plan: &Plan, model: &Model) -> Vec<Row<8>> {
     let head = ["VCPU", "SHARE", "BUDGET", "EVERY", "BLACKOUT", "BOUND", "CPUS", "METHOD"];
     let mut rows = vec![head.map(String::from)];
     for (place, vcpu) in (0..).zip(&plan.vcpus) {
-        let cpus: rota_model::CpuSet = vcpu.cpus.iter().copied().collect();
+        let cpus: CpuSet = vcpu.cpus.iter().copied().collect();
         rows.push([
             vcpu_name(plan, model, place),
             vcpu.share.to_string(),
@@ -137,7 +163,7 @@ pub fn columns<const N: usize>(rows: Vec<Row<N>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::small;
+    use super::super::tests::{migrating, of_changes, of_many, small};
     use super::*;
 
     #[test]
@@ -157,5 +183,22 @@ a<&>\"b/0   0.25   3.209 ms  12.838 ms  9.628 ms  20 ms     2  partitioned
 a<&>\"b/1   0.25   3.209 ms  12.838 ms  9.628 ms  20 ms     2  partitioned
 ";
         assert_eq!(render_text(&plan, &model), expected);
+    }
+
+    #[test]
+    fn cpus_that_go_by_their_slots_alone_are_named() {
+        let (plan, model) = migrating();
+        let text = render_text(&plan, &model);
+        let line = "CPUs 1-2 have a vCPU that migrates; there vCPUs wait for their slots when they wake.\n\n";
+        assert!(text.contains(line), "{text}");
+        let (plan, model) = of_many();
+        let text = render_text(&plan, &model);
+        let line = "CPU 2 has more than 16 vCPUs; there vCPUs wait for their slots when they wake.\n\n";
+        assert!(text.contains(line), "{text}");
+        let (plan, model) = of_changes();
+        let text = render_text(&plan, &model);
+        let line =
+            "CPU 2 has no time for more changes of task than slots make; there vCPUs wait for their slots";
+        assert!(text.contains(line), "{text}");
     }
 }
