@@ -71,7 +71,8 @@ fn cpu_view(header: &layout::Header, cpu: &layout::Cpu) -> CpuView {
         nr_vcpus: header.nr_vcpus,
         flags: cpu.flags,
         homes: header.homes_offset,
-        reserved: [0; 3],
+        switch_ns: cpu.switch_ns,
+        reserved: [0; 2],
     }
 }
 

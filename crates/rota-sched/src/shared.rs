@@ -102,7 +102,8 @@ structures! {
         nr_vcpus: u32,
         flags: u32,
         homes: u32,
-        reserved: [u32; 3],
+        switch_ns: u32,
+        reserved: [u32; 2],
     }
     VcpuThread = "rota_vcpu_thread" {
         tenant: u32,

@@ -247,6 +247,7 @@ static __always_inline void turn_begins(struct cpu_ctx *c, u32 cpu, u32 level, u
 	c->turn.level = level;
 	c->turn.decided = false;
 	c->turn.since = now;
+	c->turn.local = level == ROTA_LEVEL_OWNER || level == ROTA_LEVEL_SECOND ? c->turn.picked_local : ROTA_NONE;
 	read_stolen(cpu, &c->turn.interrupt_ns, &c->turn.steal_ns);
 }
 

@@ -5,7 +5,7 @@
 #ifndef ROTA_BEGIN_BPF_H
 #define ROTA_BEGIN_BPF_H
 
-#include "switch.bpf.h"
+#include "pass.bpf.h"
 
 static __always_inline s32 init_cpu(u32 cpu)
 {
@@ -27,6 +27,8 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->role.sibling = cpu < ROTA_TABLE_CPUS_MAX ? settings.sibling[cpu] : cpu;
 	c->role.housekeeping = is_housekeeping(cpu);
 	c->slot.vcpu = c->slot.queue = c->slot.tenant = c->second.local = c->second.tenant = ROTA_NONE;
+	c->turn.local = c->turn.picked_local = c->windows.owner = ROTA_NONE;
+	c->windows.over_since = ROTA_NEVER;
 	c->claims.held = c->claims.serving = ROTA_NONE;
 	c->fair.served = c->fair.lasting = ROTA_NONE;
 	c->offer.dozes = 1;		 /* it may idle already */

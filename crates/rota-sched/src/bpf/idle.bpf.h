@@ -87,6 +87,7 @@ static __always_inline void look_while_idle(struct run *r, struct cpu_ctx *c)
 static __always_inline void go_idle(struct run *r, struct cpu_ctx *c)
 {
 	c->turn.picked = ROTA_LEVEL_IDLE;
+	c->turn.local = ROTA_NONE;
 	look_while_idle(r, c);
 	c->turn.until_ns = min_time(c->slot.end, r->look_at);
 	if (!dozes_off(r, c))

@@ -16,6 +16,14 @@ static __always_inline bool waits_in(u64 dsq, bool counted)
 	return counted ? may_wait(dsq) : nr_waiting(dsq) > 0;
 }
 
+/* Whether the threads of a dispatch queue may use the slots of the tenant's vCPU: its own, or its VM monitor's. */
+static __always_inline bool is_queue_of(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant, u64 dsq)
+{
+	u64 service = DSQ_QUEUE(tenant->first_queue);
+
+	return dsq == service || (tenant->kind == ROTA_KIND_VM && dsq == service + 1 + vcpu->index);
+}
+
 /*
  * Whether the tenant's vCPU has a thread for this CPU: one that waits, or is
  * about to if `counted`, or the present one.

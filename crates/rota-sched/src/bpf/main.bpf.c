@@ -24,6 +24,8 @@
  *   what runs next     order.bpf.h     the levels, one after the other
  *                      pick.bpf.h      how a CPU takes a thread
  *                      floor.bpf.h     what has waited too long
+ *                      window.bpf.h    what a vCPU may claim of a window
+ *                      windows.bpf.h   which vCPU is next, where its CPU decides that
  *                      second.bpf.h    reserved tenants, beyond their slots
  *   shared tenants     fair.bpf.h      which tenant is next
  *                      front.bpf.h     the thread of a tenant that is in line
@@ -32,7 +34,8 @@
  *                      yield.bpf.h     which CPU gives way
  *                      shares.bpf.h    what each has received, by weight
  *                      clock.bpf.h     virtual times
- *   turns              turn.bpf.h      a turn goes on, or ends
+ *   turns              pass.bpf.h      a slot or a turn is over
+ *                      turn.bpf.h      a turn goes on, or ends
  *                      charge.bpf.h    what it used
  *                      events.bpf.h    the moments to which others listen
  *                      account.bpf.h   service, blackouts, lost time
@@ -63,6 +66,7 @@
 #include "slot.bpf.h"
 #include "offer.bpf.h"
 #include "locals.bpf.h"
+#include "window.bpf.h"
 #include "pick.bpf.h"
 #include "second.bpf.h"
 #include "place.bpf.h"
@@ -75,8 +79,10 @@
 #include "straight.bpf.h"
 #include "fair_enqueue.bpf.h"
 #include "floor.bpf.h"
+#include "windows.bpf.h"
 #include "order.bpf.h"
 #include "idle.bpf.h"
+#include "pass.bpf.h"
 #include "turn.bpf.h"
 #include "rehome.bpf.h"
 #include "control.bpf.h"
@@ -139,6 +145,8 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 	else if (line_kind(dsq) == ROTA_LINE_PINNED)
 		dsq = idle_pinned_dsq(p, t->m.tenant, sent, dsq);
 	place = place_in_line(p, t, q, dsq, now);
+	if (sent && !q->waiting)
+		q->waits_from = now;
 	begins_to_wait(t, dsq);
 	t->queued_since = t->queued_since ?: now;
 	t->overdue = false;
@@ -169,6 +177,7 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	r = &c->run;
 	c->turn.overtaken = false;
 	c->turn.decided = true;
+	c->turn.picked_local = ROTA_NONE;
 	c->offer.dozes = 0;
 	c->claims.claimed = ROTA_NONE;
 	r->look_at = ROTA_NEVER;
@@ -176,12 +185,13 @@ void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 	if (goes_on_anyway(c, cpu, prev, r->now))
 		return;
 	settle_prev(prev, c, cpu, r->now);
-	if (follow_slots(c, cpu, r->now) && c->slot.tenant != ROTA_NONE)
+	settle_taken(c, cpu, r->now);
+	if ((follow_slots(c, cpu, r->now) || c->slot.in_windows) && c->slot.tenant != ROTA_NONE)
 		call_siblings(c->slot.tenant);
-	pass_on_taken(c, r->now);
 	r->prev_dsq = dsq_of_prev(prev, cpu, c->slot.buffer, r->now);
 	finds = c->role.housekeeping ? pick_housekeeping(r) : pick_tenant(r);
 	hold_claimed(c);
+	pass_on_taken(c, r->now);
 	if (!finds) {
 		go_idle(r, c);
 		return;

@@ -11,6 +11,7 @@
 #define ROTA_ORDER_BPF_H
 
 #include "floor.bpf.h"
+#include "windows.bpf.h"
 
 /* A housekeeping CPU: the system, and whatever is bound to this CPU. */
 __noinline bool pick_housekeeping(struct run *r __arg_nonnull)
@@ -18,6 +19,12 @@ __noinline bool pick_housekeeping(struct run *r __arg_nonnull)
 	return serve_floor(r) || serve(r, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
 	       serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
 	       serve(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
+}
+
+/* The slot's owner, or the vCPU that comes next where the CPU decides that itself. */
+static __always_inline bool serve_slot(struct run *r, const struct cpu_ctx *c)
+{
+	return c->slot.in_windows ? serve_windows(r) : serve_owner(r);
 }
 
 __noinline bool pick_tenant(struct run *r __arg_nonnull)
@@ -28,9 +35,11 @@ __noinline bool pick_tenant(struct run *r __arg_nonnull)
 		return false;
 	if (!r->prev_dsq && !c->lines.waiting && !shared_may_wait()) {
 		nobody_overdue(r, c);
-		return (c->slot.queue != ROTA_NONE && serve_owner(r)) || (!is_unwanted(r, c) && serve_second_level(r));
+		if ((c->slot.in_windows || c->slot.queue != ROTA_NONE) && serve_slot(r, c))
+			return true;
+		return !is_unwanted(r, c) && serve_second_level(r);
 	}
-	if (serve_starving(r) || serve_owner(r) || serve_floor(r) || serve_second_level(r) ||
+	if (serve_starving(r) || serve_slot(r, c) || serve_floor(r) || serve_second_level(r) ||
 	    serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end))
 		return true;
 	if (c->role.exclusive)

@@ -131,7 +131,7 @@ __noinline bool serve_local(struct run *r __arg_nonnull, u32 local)
 	if (!serve_vcpu(r, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
 		return false;
 	c->second.until = until;
-	c->second.local = local;
+	c->second.local = c->turn.picked_local = local;
 	c->second.tenant = vcpu->tenant;
 	second_place(c, local)->served = r->now;
 	return true;

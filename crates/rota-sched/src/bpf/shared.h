@@ -136,9 +136,10 @@ struct rota_cpu_view {
 	__u32 slice_ns;
 	__u32 vcpus; /* byte offset of the vCPU records, and their number */
 	__u32 nr_vcpus;
-	__u32 flags; /* of the table's CPU */
-	__u32 homes; /* byte offset of the vCPUs' lists of CPUs */
-	__u32 reserved[3];
+	__u32 flags;	 /* of the table's CPU */
+	__u32 homes;	 /* byte offset of the vCPUs' lists of CPUs */
+	__u32 switch_ns; /* what a change of tasks takes, where vCPUs are served in windows */
+	__u32 reserved[2];
 };
 
 /* A vCPU thread of a VM, by thread id. */

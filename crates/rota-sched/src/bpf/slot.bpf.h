@@ -55,8 +55,9 @@ static __always_inline bool is_in_slot(const struct cpu_ctx *c, u64 now)
 {
 	u64 generation = 0;
 
-	if (now < c->slot.start || now >= c->slot.end || table_in_force(now) != c->slot.buffer ||
-	    table_next(now) < c->slot.end || c->slot.epoch != live.membership_epoch)
+	if (table_in_force(now) != c->slot.buffer || c->slot.epoch != live.membership_epoch)
+		return false;
+	if (!c->slot.in_windows && (now < c->slot.start || now >= c->slot.end || table_next(now) < c->slot.end))
 		return false;
 	if (c->slot.buffer != ROTA_NONE)
 		generation = c->slot.buffer ? live.tables[1].generation : live.tables[0].generation;

@@ -48,6 +48,7 @@ struct queue_ctx {
 	u32 waiting;	/* at most so many are in its dispatch queue: see line.bpf.h */
 	u32 claimed_by; /* by the CPU that serves the vCPU whose entry this is; 0: nobody does */
 	struct rota_queue_account account;
+	u64 waits_from; /* a thread woke then, and none waited in the dispatch queue */
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from; /* which promise the account is about */
 	u64 vtime;	   /* of the thread last started: newcomers begin here */
@@ -115,6 +116,25 @@ struct second_place {
 	u64 forgiven; /* to be added to its tenant's clock, by the table in force: see second.bpf.h */
 };
 
+/* A vCPU of a CPU that serves its vCPUs in windows: window.bpf.h. */
+struct window {
+	u64 budget;
+	u64 start;
+	u64 end;
+	u64 left;
+	u64 since;	 /* its line begins there */
+	u64 used;	 /* since then */
+	u64 early_since; /* as `since` and `used`, of what it has before others whose windows end before */
+	u64 early_used;
+	u64 woke;
+	u64 seen;	  /* it wanted to run then */
+	u64 rested;	  /* it did not then */
+	u64 right;	  /* as it was last looked for the one that is next */
+	u64 rate;	  /* of its line, in 2^-20 */
+	u64 spared;	  /* what it has left of a window in the end, on average */
+	u64 changes_left; /* so much may its wake-ups take of others, which it pays: in this window */
+};
+
 /* What a CPU is: written as the scheduler is loaded, but for `exclusive`. */
 struct role {
 	u32 number;
@@ -133,6 +153,8 @@ struct turn {
 	u32 level;	    /* enum rota_level, of what runs now */
 	u32 picked;	    /* enum rota_level, of what dispatch has chosen and the kernel is about to run */
 	u32 line;	    /* which line of the floor it is of, if it is the floor's */
+	u32 local;	    /* the local vCPU that it is of, where vCPUs are served in windows; ROTA_NONE */
+	u32 picked_local;   /* the same of what dispatch has chosen */
 	bool decided;	    /* dispatch was asked since the turn began */
 	bool overtaken;	    /* a slot ended or its owner woke since dispatch last decided: see running */
 	bool resumes;	    /* what starts to run was changed as it ran, and has stopped for that only */
@@ -181,11 +203,12 @@ struct slot {
 	u32 buffer;	 /* of the table in force */
 	u32 epoch;	 /* of memberships, as the owner was looked up */
 	u32 tenant;
-	u32 index;  /* which of the tenant's vCPUs */
-	u32 vcpu;   /* index into the table's vcpus, ROTA_NONE: idle */
-	u32 queue;  /* the owner's; ROTA_NONE: idle */
-	u32 hungry; /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
-	bool moves; /* the owner has slots on other CPUs as well */
+	u32 index;	 /* which of the tenant's vCPUs */
+	u32 vcpu;	 /* index into the table's vcpus, ROTA_NONE: idle */
+	u32 queue;	 /* the owner's; ROTA_NONE: idle */
+	u32 hungry;	 /* the vCPU number + 1 that is marked hungry for this slot; 0: none */
+	bool moves;	 /* the owner has slots on other CPUs as well */
+	bool in_windows; /* the CPU decides whose it is: windows.bpf.h */
 };
 
 /* What a CPU offers to wakers. */
@@ -212,6 +235,22 @@ struct second {
 	u32 tenant;
 	u64 until; /* when that turn ends at the latest */
 	struct second_place places[ROTA_LOCALS_MAX];
+};
+
+/* The vCPUs of a CPU that serves them in windows, and which of them is next. */
+struct windows {
+	u64 next;	 /* the next window of any of them begins */
+	u64 until;	 /* the turn of the one that is next ends */
+	u64 end;	 /* its window ends */
+	u64 part;	 /* of its budget that it has left, where others go before it that have more: part_left */
+	u64 lost_ns;	 /* of the slot, charged to its owner */
+	u64 over_since;	 /* a turn has been over since then; ROTA_NEVER: none */
+	u32 owner;	 /* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
+	u32 waiting;	 /* a bit for each local vCPU that would run */
+	u32 rights;	 /* and has a right */
+	u32 woken;	 /* and has woken since the CPU decided last */
+	u32 interrupted; /* and had one as another one's interrupted it, which has paid for its return */
+	struct window locals[ROTA_WINDOW_VCPUS_MAX];
 };
 
 /* The shared tenants that a CPU serves. */
@@ -246,6 +285,7 @@ struct cpu_ctx {
 	struct fair fair;
 	struct idle idle;
 	struct second second;
+	struct windows windows;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Where a task belongs. */

@@ -7,7 +7,7 @@
 #define ROTA_STRAIGHT_BPF_H
 
 #include "fair.bpf.h"
-#include "switch.bpf.h"
+#include "windows.bpf.h"
 
 /*
  * Whether a waking thread starts on the idle CPU that was picked for it, without a decision of that CPU. That is what
@@ -63,12 +63,14 @@ static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
 static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 now)
 {
 	bool enters = follow_slots(c, cpu, now);
-	bool anyone;
+	bool anyone, waits = c->slot.in_windows && survey_windows(cpu, now, 0, 0);
 
+	if (c->slot.in_windows)
+		enter_window(c, cpu, ROTA_NONE, now);
 	c->run.now = now;
 	c->offer.dozes = 0;
 	anyone = fair_anyone(cpu, tenant, now);
-	if (slot_needs_decision(c, enters) || c->role.exclusive ||
+	if (slot_needs_decision(c, enters) || waits || c->role.exclusive ||
 	    (anyone && nr_waiting(DSQ_SHARED(c->role.domain)) > 0))
 		c->turn.overtaken = true;
 	c->turn.picked = ROTA_LEVEL_SHARED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * From one slot to the next: the look-up, what is left behind, and the timer.
+ * From one slot to the next: the look-up, and what is left behind.
  */
 #ifndef ROTA_SWITCH_BPF_H
 #define ROTA_SWITCH_BPF_H
@@ -8,6 +8,7 @@
 #include "charge.bpf.h"
 #include "slot.bpf.h"
 #include "tell.bpf.h"
+#include "window.bpf.h"
 
 /* Brings the CPU's idea of its slot up to date. */
 static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner *owner, u64 now)
@@ -33,6 +34,7 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	if (owner->generation != c->slot.generation) {
 		c->offer.unwanted = 0;
 		__builtin_memset(c->second.places, 0, sizeof(c->second.places));
+		forget_windows(c);
 	}
 	c->slot.start = owner->start_ns;
 	c->slot.end = owner->end_ns;
@@ -54,48 +56,9 @@ static __always_inline bool follow_slots(struct cpu_ctx *c, u32 cpu, u64 now)
 	table_look_up(cpu, now, &slot);
 	enter_slot(c, cpu, &slot, now);
 	c->slot.buffer = slot.buffer;
+	c->slot.in_windows = windows_view(c, cpu);
 	c->role.exclusive = is_exclusive(slot.buffer, cpu);
 	return true;
-}
-
-/*
- * What no slot can stop, a task of another class or a bound kernel thread, keeps the CPU from one slot to the next:
- * what it takes is counted slot by slot.
- */
-static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
-{
-	struct owner slot;
-
-	c->turn.overtaken = true;
-	serves_no_more(c);
-	if (c->turn.other_since) {
-		scx_reenqueue_local(); /* what was about to start may do so elsewhere */
-		settle_other(c, cpu, now);
-		c->turn.other_since = now;
-	} else {
-		turn_ends(cpu, SYSTEM_QUEUE, TURN_GOES_ON, now);
-	}
-	table_look_up(cpu, now, &slot);
-	enter_slot(c, cpu, &slot, now);
-	c->turn.until_ns = c->slot.end;
-	arm(c, c->slot.end);
-}
-
-/* A slot or a turn is over: the CPU decides anew. Runs on the CPU concerned. */
-static int slot_timer(void *map, u32 *cpu, struct cpu_ctx *c)
-{
-	u64 now = bpf_ktime_get_ns();
-
-	c->turn.armed_ns = 0;
-	if (now < c->turn.until_ns) {
-		arm(c, c->turn.until_ns);
-		return 0;
-	}
-	if (c->turn.other_since || c->turn.level == ROTA_LEVEL_KERNEL)
-		pass_slot(c, *cpu, now);
-	else
-		decide_anew(*cpu);
-	return 0;
 }
 
 #endif /* ROTA_SWITCH_BPF_H */

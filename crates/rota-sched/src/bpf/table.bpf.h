@@ -48,6 +48,12 @@ static __always_inline u64 table_next(u64 now)
 	return second > now ? second : ROTA_NEVER;
 }
 
+/* When the table in a buffer came into force, or will. */
+static __always_inline u64 table_since(u32 buffer)
+{
+	return buffer ? live.tables[1].from_ns : live.tables[0].from_ns;
+}
+
 static __always_inline struct rota_cpu_view *cpu_view(u32 buffer, u32 cpu)
 {
 	u32 index = buffer * nr_host_cpus + cpu;
@@ -88,7 +94,7 @@ static __always_inline struct rota_table_slot *slot_from(u32 buffer, const struc
 	return slot && offset >= slot->end_ns ? slot_at(buffer, view, number + 1) : slot;
 }
 
-/* Who owns `cpu` at `now`. */
+/* Who owns `cpu` at `now`; nobody where it serves its vCPUs in windows. */
 static __noinline int table_look_up(u32 cpu, u64 now, struct owner *owner)
 {
 	struct rota_cpu_view *view;
@@ -105,7 +111,7 @@ static __noinline int table_look_up(u32 cpu, u64 now, struct owner *owner)
 		return 0;
 	owner->generation = owner->buffer ? live.tables[1].generation : live.tables[0].generation;
 	view = cpu_view(owner->buffer, cpu);
-	if (!view || !view->nr_slots || !view->length_ns || !view->slice_ns)
+	if (!view || (view->flags & ROTA_CPU_WINDOWS) || !view->nr_slots || !view->length_ns || !view->slice_ns)
 		return 0;
 	offset = now % view->length_ns;
 	round = now - offset;

@@ -48,6 +48,32 @@ __noinline int rouse_dozing(u32 tenant_id, u64 now)
 }
 
 /*
+ * A thread of the tenant waits, and its CPU may serve another one first: of the tenant's CPUs that serve their vCPUs in
+ * windows one more is told, if it would serve a thread and was not told of any.
+ */
+__noinline int tell_window(u32 tenant_id, u64 now)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	u32 buffer = table_in_force(now), i;
+
+	bpf_for (i, 0, HOMES_TRIED) {
+		struct cpu_ctx *c;
+		u32 index, cpu;
+
+		if (!tenant || i >= tenant->nr_vcpus)
+			break;
+		index = ((u32)(now >> 16) + i) % tenant->nr_vcpus; /* of many it begins with any */
+		cpu = home_of(tenant_id, index, buffer, now);
+		c = cpu == ROTA_NONE ? NULL : cpu_ctx(cpu);
+		if (!c || !c->slot.in_windows || c->turn.overtaken || !unserved_until(tenant_id, index, cpu, now))
+			continue;
+		overtake(c, cpu);
+		break;
+	}
+	return 0;
+}
+
+/*
  * A thread has taken a hungry slot's mark, and the slot has served another one, or is over with nobody served: if
  * somebody waits, another hungry slot is told.
  */
@@ -59,6 +85,7 @@ __noinline int pass_on(u32 tenant_id, u64 now)
 	if (!tenant || nr_waiting(DSQ_QUEUE(tenant->first_queue)) <= 0)
 		return 0;
 	rouse_dozing(tenant_id, now);
+	tell_window(tenant_id, now);
 	cpu = hungry_cpu(NULL, tenant_id);
 	if (cpu < nr_host_cpus)
 		decide_anew(cpu);
@@ -158,6 +185,8 @@ static __always_inline u32 level_on(struct cpu_ctx *c, u32 cpu, const struct mem
 	table_look_up(cpu, now, &owner);
 	if (!has_slots(tenant, owner.buffer))
 		return ROTA_LEVEL_BACKGROUND;
+	if (c->slot.in_windows && window_serves(cpu, m->tenant, m->vcpu, now))
+		return ROTA_LEVEL_OWNER;
 	view = owner.vcpu == ROTA_NONE ? NULL : cpu_view(owner.buffer, cpu);
 	vcpu = view ? table_vcpu(owner.buffer, view, owner.vcpu) : NULL;
 	if (vcpu && vcpu->tenant == m->tenant && (m->vcpu == ROTA_NONE || m->vcpu == vcpu->index))
@@ -198,7 +227,8 @@ __noinline int tell(u32 cpu, u32 tenant_id, u32 vcpu, u64 now)
 		return 0;
 	is_wanted(c);
 	level = level_on(c, cpu, &m, tenant, now);
-	if (level == ROTA_LEVEL_SECOND && second_gives_way(cpu, tenant_id, now)) {
+	if ((level == ROTA_LEVEL_SECOND && second_gives_way(cpu, tenant_id, now)) ||
+	    (level == ROTA_LEVEL_OWNER && c->slot.in_windows && c->turn.level == ROTA_LEVEL_OWNER)) {
 		overtake(c, cpu);
 		return level;
 	}

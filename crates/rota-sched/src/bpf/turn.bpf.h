@@ -6,7 +6,7 @@
 #define ROTA_TURN_BPF_H
 
 #include "front.bpf.h"
-#include "switch.bpf.h"
+#include "pass.bpf.h"
 
 /* The clocks by which newcomers join a line move with the threads that are served. */
 static __always_inline void move_clocks(struct cpu_ctx *c, struct task_ctx *t, struct queue_ctx *q)
@@ -41,7 +41,17 @@ static __always_inline void settle_prev(struct task_struct *prev, struct cpu_ctx
 	if (!t || !t->running)
 		return;
 	charge_place(prev, t, siblings_of(&t->m), c, now);
+	find_loser(c, cpu, now);
 	turn_ends(cpu, t->m.queue, TURN_GOES_ON, now);
+}
+
+/* Another class leaves the CPU: what it has taken is counted before it is decided who is next. */
+static __always_inline void settle_taken(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	if (!c->slot.in_windows || !c->turn.other_since)
+		return;
+	settle_other(c, cpu, now);
+	c->turn.other_since = now;
 }
 
 /*
@@ -95,6 +105,7 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	charge_place(p, t, siblings_of(&t->m), c, now);
 	if (is_shared_tenant(tenant) && is_restricted(p))
 		fair_finish(t, tenant, now - t->run_since);
+	find_loser(c, cpu, now);
 	blocks = !runnable && t->counted && !has_left(t, now);
 	if (!runnable)
 		t->counted = false;

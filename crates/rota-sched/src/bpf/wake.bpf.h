@@ -7,6 +7,7 @@
 
 #include "offer.bpf.h"
 #include "place.bpf.h"
+#include "window.bpf.h"
 
 /* Homes of a tenant with many vCPUs that are tried when one is looked for; the next waker goes on from there. */
 #define HOMES_TRIED 8
@@ -71,7 +72,7 @@ __noinline u64 unserved_until(u32 tenant_id, u32 index, u32 cpu, u64 now)
 
 	if (!c || (c->turn.level == ROTA_LEVEL_OWNER && c->slot.tenant == tenant_id))
 		return 0;
-	return owns_until(tenant_id, index, cpu, now);
+	return c->slot.in_windows ? window_serves(cpu, tenant_id, index, now) : owns_until(tenant_id, index, cpu, now);
 }
 
 /*

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Which vCPU of a CPU is next, where the CPU serves them in windows (window.bpf.h), and until when:
+ *
+ * 1. A recent vCPU, of several the one that has most of its budget left, in this window and in those before. If another
+ *    one's window ends before its own, it may take what it would be due by then if it had woken as it started; or what
+ *    all others leave if each of them claims what it may (slack_of). So it runs at once, unless it has had much.
+ * 2. Of the vCPUs with a right the one whose window ends first; of several the present one.
+ * 3. If no vCPU has a right, one that has something left.
+ * 4. What then remains of the CPU is nobody's (order.bpf.h).
+ *
+ * Rule 1 keeps nobody from what is due to them. A start like that is as good as a wake-up: no more is claimed by any
+ * deadline than a line from there on has. And slack is what is left at each deadline beside all claims.
+ */
+#ifndef ROTA_WINDOWS_BPF_H
+#define ROTA_WINDOWS_BPF_H
+
+#include "pick.bpf.h"
+#include "switch.bpf.h"
+#include "window.bpf.h"
+
+/* Whether local vCPU `local` waits, and what it may claim. */
+__noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_cpu_view *view = c ? windows_view(c, cpu) : NULL;
+	struct rota_table_vcpu *vcpu = view ? local_here(c, cpu, local) : NULL;
+	struct rota_tenant *tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+	struct window *w;
+	bool is_present, waits;
+	u64 from;
+
+	if (!tenant)
+		return 0;
+	w = window_of(c, local);
+	roll_window(w, vcpu, now);
+	c->windows.next = min_time(c->windows.next, w->end);
+	if (tenant->class != ROTA_CLASS_RESERVED || !vcpu_waits(vcpu, tenant, prev_dsq, false)) {
+		w->rested = now;
+		return 0;
+	}
+	is_present = prev_dsq && local == c->turn.local;
+	waits = vcpu_waits(vcpu, tenant, 0, false); /* and not only the present thread would go on */
+	from = is_present ? 0 : vcpu_waits_from(w, vcpu, tenant, now);
+	if (!w->seen && is_queue_of(vcpu, tenant, prev_dsq)) { /* it ran on as this table came into force */
+		from = 0;
+		takes_from(w, now - max_time(w->start, table_since(c->slot.buffer)));
+	}
+	if (from > w->seen && waits) {
+		w->woke = from;
+		c->windows.woken |= 1U << (local & 31);
+	}
+	wants_since(w, from, now);
+	/* For this decision, whatever it is, if a vCPU has to stop for it. */
+	if ((c->windows.woken >> (local & 31) & 1) && prev_dsq && c->turn.local != ROTA_NONE)
+		pays(w, view->switch_ns);
+	else
+		c->windows.woken &= ~(1U << (local & 31));
+	c->windows.waiting |= 1U << (local & 31);
+	w->right = due_by(w, vcpu, w->end);
+	/* Who wakes with next to nothing waits for time that nobody claims. */
+	if (w->right >= (is_present || w->since == w->start ? ROTA_WINDOW_LEAST_NS : least_claim(view)))
+		c->windows.rights |= 1U << (local & 31);
+	return 0;
+}
+
+/* Which vCPUs wait, but for those that were tried in vain. Returns whether any does. */
+__noinline bool survey_windows(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_cpu_view *view = c ? windows_view(c, cpu) : NULL;
+	u32 i;
+
+	if (!view)
+		return false;
+	charge_lost(c);
+	c->windows.waiting = c->windows.rights = c->windows.woken = 0;
+	c->windows.next = ROTA_NEVER;
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		if (i >= view->nr_locals)
+			break;
+		survey_window(cpu, i, now, prev_dsq);
+	}
+	c->windows.waiting &= ~tried;
+	c->windows.rights &= ~tried;
+	return c->windows.waiting;
+}
+
+/* What a vCPU that begins now may have by `until`, before the end of its window: as if it woke now. */
+static __always_inline u64 early_by(const struct window *w, u64 until, u64 now)
+{
+	return min_time(w->left, less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_line(w, now)));
+}
+
+/* What a vCPU may claim of the time until `until`, at the most: one that sleeps, if it wakes at once. */
+static __always_inline u64 claims_by(const struct window *w, u64 until, bool waits, u64 now)
+{
+	u64 due;
+
+	if (until < w->end)
+		return waits && !is_recent(w, now) ? 0 : early_by(w, until, now);
+	due = waits ? less((w->end - w->since) * w->rate >> WINDOW_RATE_SHIFT, w->used) : early_by(w, w->end, now);
+	return min_time(w->left, due) + ((until - w->end) * w->rate >> WINDOW_RATE_SHIFT);
+}
+
+/* What all others leave to local vCPU `local` at the end of any window, if all claim what they may. */
+__noinline u64 slack_of(u32 cpu, u32 local, u64 now)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_cpu_view *view = c ? windows_view(c, cpu) : NULL;
+	u64 least = ROTA_NEVER, last = 0;
+	u32 i, j;
+
+	if (!view)
+		return 0;
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		u64 until = window_of(c, i)->end, claimed = 2 * view->switch_ns;
+
+		if (i >= view->nr_locals)
+			break;
+		if (until == last)
+			continue;
+		last = until;
+		bpf_for (j, 0, ROTA_WINDOW_VCPUS_MAX) {
+			const struct window *w = window_of(c, j);
+
+			if (j >= view->nr_locals)
+				break;
+			claimed += j == local ? less(until, w->end) * w->rate >> WINDOW_RATE_SHIFT
+					      : claims_by(w, until, c->windows.waiting >> j & 1, now);
+		}
+		least = min_time(least, less(until - now, claimed));
+	}
+	return least;
+}
+
+/* Of `among` the vCPU that has most of its budget left, if one is recent; ROTA_NONE. */
+static __always_inline u32 most_left(struct cpu_ctx *c, u32 among, u64 now)
+{
+	u32 i, found = ROTA_NONE;
+	u64 most = 0;
+
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		u64 part = among >> i & 1 ? part_left(window_of(c, i), now) : 0;
+
+		if (part && i == c->turn.local)
+			part += WINDOW_BONUS;
+		if (part <= most)
+			continue;
+		most = part;
+		found = i;
+	}
+	c->windows.part = found == ROTA_NONE ? 0 : most + (found == c->turn.local ? 0 : WINDOW_BONUS);
+	return found;
+}
+
+/* Of `among` with something left the vCPU whose window ends first; ROTA_NONE. */
+static __always_inline u32 first_to_end(struct cpu_ctx *c, u32 among)
+{
+	u32 i, found = ROTA_NONE;
+	u64 first = ROTA_NEVER;
+
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		const struct window *w = window_of(c, i);
+
+		if (!(among >> i & 1) || w->left < ROTA_WINDOW_LEAST_NS)
+			continue;
+		if (w->end < first || (w->end == first && i == c->turn.local)) {
+			first = w->end;
+			found = i;
+		}
+	}
+	return found;
+}
+
+/*
+ * The CPU comes late: a timer was, or interrupts or the hypervisor had it. What was lost so is lost to the vCPUs that
+ * would have been served meanwhile, one after the other. Else they would take it from the windows of others.
+ */
+static __always_inline void forfeit(struct cpu_ctx *c, u64 now)
+{
+	u64 since = c->windows.over_since, over = less(now, since), lost;
+	u32 i, among = c->windows.rights;
+
+	c->windows.over_since = ROTA_NEVER;
+	if (over <= ROTA_WINDOW_AWAY_NS)
+		return;
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		u32 local = first_to_end(c, among);
+		struct window *w = window_of(c, local);
+
+		if (local == ROTA_NONE || !over)
+			break;
+		lost = min_time(min_time(over, w->right), now - max_time(since, w->start));
+		takes_from(w, lost);
+		w->right -= lost;
+		over -= lost;
+		among &= ~(1U << (local & 31));
+		if (w->right < ROTA_WINDOW_LEAST_NS)
+			c->windows.rights &= ~(1U << (local & 31));
+	}
+}
+
+/* For how long a recent vCPU may go before local vCPU `first`, which has a right. */
+static __always_inline u64 may_go_before(struct cpu_ctx *c, u32 cpu, u32 local, u32 first, u64 now)
+{
+	const struct window *w = window_of(c, local);
+	u64 until = window_of(c, first)->end, due;
+
+	if (w->end <= until)
+		due = w->right;
+	else if (local == c->turn.local)
+		due = less(less(until, w->early_since) * w->rate >> WINDOW_RATE_SHIFT, w->early_used);
+	else
+		due = early_by(w, until, now);
+	return min_time(w->left, max_time(due, slack_of(cpu, local, now)));
+}
+
+/* The local vCPU that is next, by the rules above; ROTA_NONE: none. It may go on until windows.until. */
+__noinline u32 next_in_window(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct rota_cpu_view *view;
+	u32 first, recent;
+	u64 may;
+
+	if (!c)
+		return ROTA_NONE;
+	view = windows_view(c, cpu);
+	if (!view || !survey_windows(cpu, now, prev_dsq, tried))
+		return ROTA_NONE;
+	forfeit(c, now);
+	first = first_to_end(c, c->windows.rights ?: c->windows.waiting);
+	if (first == ROTA_NONE)
+		return ROTA_NONE;
+	recent = most_left(c, c->windows.waiting, now);
+	if (recent != ROTA_NONE && recent != first && c->windows.rights) {
+		may = may_go_before(c, cpu, recent, first, now);
+		if (may >= (recent == c->turn.local ? ROTA_WINDOW_GRAIN_NS : least_claim(view))) {
+			c->windows.until = min_time(c->windows.next, now + may);
+			c->windows.end = window_of(c, recent)->end;
+			return recent;
+		}
+	}
+	if (recent != ROTA_NONE && !c->windows.rights && window_of(c, recent)->left >= ROTA_WINDOW_LEAST_NS)
+		first = recent;
+	if (first != recent)
+		c->windows.part = 0;
+	may = c->windows.rights ? window_of(c, first)->right : window_of(c, first)->left;
+	c->windows.until = min_time(c->windows.next, now + may);
+	c->windows.end = window_of(c, first)->end;
+	return first;
+}
+
+/* The slot in force is local vCPU `local`'s from now on, or nobody's. */
+static __always_inline void enter_window(struct cpu_ctx *c, u32 cpu, u32 local, u64 now)
+{
+	struct owner owner = {.vcpu = ROTA_NONE, .buffer = c->slot.buffer, .generation = c->slot.generation};
+	struct rota_cpu_view *view = windows_view(c, cpu);
+	u32 *number = NULL;
+
+	if (!view)
+		return;
+	if (local != ROTA_NONE)
+		number = table_at(c->slot.buffer, view->locals + (u64)local * sizeof(u32), sizeof(u32));
+	if (number)
+		owner.vcpu = *number;
+	c->slot.end = number ? c->windows.until : min_time(c->windows.next, table_next(now));
+	if (owner.vcpu == c->slot.vcpu && c->slot.epoch == live.membership_epoch)
+		return;
+	c->slot.start = now;
+	/* What another class has had of its window is lost to the vCPU that is next. */
+	if (number && c->turn.other_since)
+		c->slot.start = min_time(now, max_time(c->turn.other_since, window_of(c, local)->since));
+	c->slot.vcpu = owner.vcpu;
+	c->slot.lost_ns = c->windows.lost_ns = 0;
+	c->windows.owner = local;
+	find_owner(c, cpu, &owner);
+}
+
+/*
+ * A turn ends that no vCPU could interrupt, and it began when the slot was nobody's. The slot is that of the vCPU which
+ * would have been served, so that what it has lost is counted.
+ */
+static __always_inline void find_loser(struct cpu_ctx *c, u32 cpu, u64 now)
+{
+	u32 local;
+
+	if ((c->turn.level != ROTA_LEVEL_FLOOR && c->turn.level != ROTA_LEVEL_KERNEL) || !c->slot.in_windows ||
+	    c->slot.queue != ROTA_NONE || !is_in_slot(c, now))
+		return;
+	local = next_in_window(cpu, now, 0, 0);
+	if (local == ROTA_NONE)
+		return;
+	enter_window(c, cpu, local, now);
+	c->slot.start = max_time(c->turn.since, window_of(c, local)->since);
+}
+
+/*
+ * Changes of task that the turn makes, charged to the vCPU that makes them: none among its own threads, and its first
+ * as it wakes. `cuts`: the vCPU that had the CPU until now has a thread that would go on; `keeps`: it does, for another
+ * vCPU.
+ */
+static __always_inline void charge_changes(struct cpu_ctx *c, u32 local, bool cuts, bool keeps, u64 switch_ns, u64 now)
+{
+	struct window *w = window_of(c, local);
+	u32 bit = 1U << (local & 31), before = c->turn.local;
+
+	if (local == before)
+		return;
+	w->early_since = now;
+	w->early_used = beyond_line(w, now);
+	if (keeps)
+		return;
+	if (cuts && before != ROTA_NONE && is_recent(w, now) && (c->windows.rights >> before & 1)) {
+		c->windows.interrupted |= 1U << (before & 31);
+		pays(w, switch_ns);
+	}
+	/* It has paid as it woke, or was interrupted by one that has; or nobody is kept from what he is due. */
+	if (!((c->windows.woken | c->windows.interrupted) & bit) && (c->windows.rights & ~bit))
+		takes_from(w, switch_ns);
+	c->windows.interrupted &= ~bit;
+}
+
+/* A turn of local vCPU `local`, if what waits there may run here. */
+static __always_inline bool serve_window(struct run *r, struct cpu_ctx *c, u32 local)
+{
+	struct rota_cpu_view *view = windows_view(c, r->cpu);
+	struct rota_table_vcpu *vcpu = view ? local_here(c, r->cpu, local) : NULL;
+
+	if (!vcpu)
+		return false;
+	enter_window(c, r->cpu, local, r->now);
+	if (!serve_vcpu(r, vcpu->tenant, vcpu->index, ROTA_LEVEL_OWNER, c->windows.until))
+		return false;
+	charge_changes(c, local, r->prev_dsq, r->keeps_prev, view->switch_ns, r->now);
+	c->turn.picked_local = local;
+	return true;
+}
+
+/* One turn of a vCPU. What waits for it may be bound to other CPUs: then the next one is asked. */
+__noinline bool serve_windows(struct run *r __arg_nonnull)
+{
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
+	u32 tries, tried = 0;
+
+	if (!c)
+		return false;
+	bpf_for (tries, 0, ROTA_WINDOW_VCPUS_MAX) {
+		u32 local = next_in_window(r->cpu, r->now, r->prev_dsq, tried);
+
+		if (local >= ROTA_WINDOW_VCPUS_MAX)
+			break;
+		if (serve_window(r, c, local))
+			return true;
+		tried |= 1U << local;
+	}
+	enter_window(c, r->cpu, ROTA_NONE, r->now);
+	return false;
+}
+
+#endif /* ROTA_WINDOWS_BPF_H */
