@@ -16,7 +16,7 @@ pub struct Patch {
 }
 
 /// All of them.
-pub static PATCHES: [Patch; 5] = [
+pub static PATCHES: [Patch; 11] = [
     Patch {
         name: "slice",
         about: "off by one in the slice index: each look-up reads the next slice",
@@ -51,5 +51,47 @@ pub static PATCHES: [Patch; 5] = [
         file: "shares.bpf.h",
         text: "\treturn vtime_of(ns, tenant->weight ?: ROTA_WEIGHT_ONE);\n",
         spoilt: "\t(void)tenant;\n\treturn ns;\n",
+    },
+    Patch {
+        name: "late",
+        about: "a vCPU that wakes late in its window has all that is left of its budget",
+        file: "window.bpf.h",
+        text: "\treturn min_time(w->left, less(line, w->used));\n",
+        spoilt: "\t(void)line;\n\treturn w->left;\n",
+    },
+    Patch {
+        name: "outside",
+        about: "what a vCPU has of its window while nobody has a right is not counted",
+        file: "window.bpf.h",
+        text: "\ttakes_from(w, less(now, since));\n\tw->seen",
+        spoilt: "\tif (c->windows.rights)\n\t\ttakes_from(w, less(now, since));\n\tw->seen",
+    },
+    Patch {
+        name: "swap",
+        about: "a vCPU that has woken goes before others as if these claimed nothing",
+        file: "windows.bpf.h",
+        text: ": claims_by(w, until, c->windows.waiting >> j & 1, now);\n",
+        spoilt: ": 0;\n",
+    },
+    Patch {
+        name: "line",
+        about: "a vCPU that has woken goes before others for longer than its line has it",
+        file: "windows.bpf.h",
+        text: "less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_line(w, now)));\n",
+        spoilt: "less(until, now));\n",
+    },
+    Patch {
+        name: "interrupter",
+        about: "changes of task are not charged to the vCPU that interrupts another one",
+        file: "windows.bpf.h",
+        text: "\t\ttakes_from(w, switch_ns);\n",
+        spoilt: "\t\t(void)switch_ns;\n",
+    },
+    Patch {
+        name: "wall",
+        about: "a CPU on which a vCPU is that migrates serves all of them in windows",
+        file: "window.bpf.h",
+        text: "\treturn view && (view->flags & ROTA_CPU_WINDOWS) ? view : NULL;\n}\n",
+        spoilt: "\treturn view && view->nr_locals ? view : NULL;\n}\n#define window_ns budget_ns\n",
     },
 ];

@@ -24,6 +24,17 @@ pub enum Fault {
         /// For how long.
         ns: u64,
     },
+    /// A vCPU has had too little of its budget in a window in which it waited.
+    Short {
+        /// Where.
+        cpu: CpuId,
+        /// Whose.
+        tenant: TenantId,
+        /// Which of its vCPUs.
+        vcpu: u32,
+        /// How much is missing.
+        ns: u64,
+    },
     /// A capped tenant runs outside of its slots.
     Overdrawn {
         /// Where.
@@ -133,6 +144,12 @@ impl fmt::Display for Fault {
             Fault::Unserved { cpu, tenant, vcpu, ns } => write!(
                 f,
                 "tenant {tenant} waits in the slot of its vCPU {vcpu}, and CPU {} does something else for {}",
+                cpu.0,
+                us(*ns)
+            ),
+            Fault::Short { cpu, tenant, vcpu, ns } => write!(
+                f,
+                "tenant {tenant} has waited in a window of its vCPU {vcpu} on CPU {}, and has had {} too little of it",
                 cpu.0,
                 us(*ns)
             ),

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use rota_sim::Rng;
 
-use super::swarm::{Swarm, spread};
+use super::swarm::{COSTS_STREAM, Swarm, spread};
 
 /// Shares that do not add up to whole CPUs, in millionths.
 const ODD_SHARES: [u64; 6] = [333_300, 940_000, 600_000, 700_000, 123_456, 510_000];
@@ -56,7 +56,12 @@ impl Draft<'_> {
             slack_us + 15,
             slack_us + 5
         )?;
-        writeln!(self.text, "\n[costs]\ntimer_slack = \"{slack_us}us\"")
+        writeln!(self.text, "\n[costs]\ntimer_slack = \"{slack_us}us\"")?;
+        // On half of the hosts a change takes most of that, so that it shows who pays for it.
+        if Rng::new(self.swarm.seed, COSTS_STREAM).chance(1, 2) {
+            writeln!(self.text, "switch = \"10us\"")?;
+        }
+        Ok(())
     }
 
     fn tenants(&mut self) -> fmt::Result {

@@ -10,6 +10,8 @@
 //! | `hosts` | the host, its tenants and what they run, as a scenario's text |
 //! | `faults` | what is done to them |
 //! | `service` | the observer that holds each CPU to the table in force, slot by slot |
+//! | `watch` | what that one has seen of one CPU |
+//! | `windows` | its part for CPUs that serve their vCPUs in windows |
 //! | `spare` | its part that looks at what slots leave |
 //! | `lines` | what is looked at from time to time: who waits for long, and where a CPU idles meanwhile |
 //! | `weights` | likewise: whether a tenant with a weight waits while another one has much more |
@@ -28,7 +30,9 @@ mod spare;
 mod swarm;
 mod threads;
 mod timetable;
+mod watch;
 mod weights;
+mod windows;
 
 use std::any::Any;
 

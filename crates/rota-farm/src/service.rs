@@ -18,48 +18,15 @@ use super::finding::{Fault, Finding};
 use super::spare::Spare;
 use super::threads::{Thread, Threads};
 use super::timetable::Timetable;
+use super::watch::Watch;
+use super::windows::Windows;
 
 /// A thread that has waited for so long may have a turn of anyone's time: a little less than 5 s, as it is seen to wait
 /// when it is queued, and by the scheduler when it is looked for.
 const STARVING_NS: u64 = 4_900_000_000;
 
-/// A CPU.
-#[derive(Clone, Debug)]
-struct Watch {
-    /// Up to when all is counted.
-    at_ns: u64,
-    current: Option<TaskId>,
-    /// Which one stopped last, would it go on, and when.
-    stopped: Option<TaskId>,
-    stopped_ns: u64,
-    /// What runs is none of the scheduler's, or may take anyone's time.
-    overtaken: bool,
-    /// When that was so last.
-    overtaken_ns: u64,
-    /// Interrupts or the hypervisor have it until then.
-    excused_until_ns: u64,
-    /// Since when and until when interrupts or the hypervisor have had it, with no pause for a decision.
-    away_since_ns: u64,
-    away_until_ns: u64,
-    /// The slot in force: whose it is, and until when.
-    slot: Option<u32>,
-    until_ns: u64,
-    /// For how long something has gone on that may not go on for long.
-    unserved_ns: u64,
-    overdrawn_ns: u64,
-    intrudes_ns: u64,
-    idle_ns: u64,
-}
-
 /// A turn ends with a tick after this quantum.
 const TURN_MAX_NS: u64 = 4_000_000 + 4_000_000;
-
-impl Watch {
-    /// When it was, or will be, the scheduler's again; long ago if it always was.
-    fn free_ns(&self) -> u64 {
-        self.excused_until_ns.max(self.overtaken_ns)
-    }
-}
 
 /// The observer.
 pub struct Service {
@@ -71,6 +38,7 @@ pub struct Service {
     tables: Vec<Rc<Timetable>>,
     threads: Threads,
     spare: Spare,
+    windows: Windows,
     cpus: Vec<Watch>,
     /// Each CPU: whether it is kept for the system.
     housekeeping: Vec<bool>,
@@ -95,23 +63,7 @@ pub struct Service {
 impl Service {
     pub fn new(model: &Model, now_ns: u64, journal: Journal, late_ns: u64) -> Service {
         let cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
-        let watch = Watch {
-            at_ns: now_ns,
-            current: None,
-            stopped: None,
-            stopped_ns: now_ns,
-            overtaken: false,
-            overtaken_ns: 0,
-            excused_until_ns: 0,
-            away_since_ns: 0,
-            away_until_ns: 0,
-            slot: None,
-            until_ns: u64::MAX,
-            unserved_ns: 0,
-            overdrawn_ns: 0,
-            intrudes_ns: 0,
-            idle_ns: 0,
-        };
+        let watch = Watch::new(now_ns);
         Service {
             journal,
             read: 0,
@@ -119,6 +71,7 @@ impl Service {
             tables: Vec::new(),
             threads: Threads::default(),
             spare: Spare::new(cpus, late_ns),
+            windows: Windows::default(),
             cpus: vec![watch; cpus as usize],
             housekeeping: (0..cpus).map(|cpu| model.host.housekeeping.contains(cpu)).collect(),
             crowded_since_ns: BTreeMap::new(),
@@ -228,6 +181,7 @@ impl Service {
     fn forgive(&mut self, now_ns: u64) {
         self.changed_ns = now_ns;
         self.spare.forget();
+        self.windows.forget();
         for watch in &mut self.cpus {
             (watch.unserved_ns, watch.overdrawn_ns, watch.intrudes_ns, watch.idle_ns) = (0, 0, 0, 0);
         }
@@ -269,7 +223,9 @@ impl Service {
         while self.cpus[cpu].at_ns < now_ns {
             let watch = &self.cpus[cpu];
             let (at_ns, excused_until_ns) = (watch.at_ns, watch.excused_until_ns);
-            if at_ns >= watch.until_ns || watch.until_ns == u64::MAX {
+            if self.table(at_ns).is_some_and(|table| !table.residents(cpu).is_empty()) {
+                self.enter_window(cpu, at_ns);
+            } else if at_ns >= watch.until_ns || watch.until_ns == u64::MAX {
                 self.enter_slot(cpu, at_ns);
             }
             let mut to_ns = self.cpus[cpu].until_ns.min(now_ns);
@@ -294,6 +250,33 @@ impl Service {
         (watch.slot, watch.until_ns) = (slot, until_ns.min(next_ns.unwrap_or(u64::MAX)));
     }
 
+    /// The same where vCPUs are served in windows: the slot is that of whom the CPU serves within its budget.
+    fn enter_window(&mut self, cpu: usize, at_ns: u64) {
+        let next_ns = self.tables.iter().map(|table| table.from_ns).find(|from_ns| *from_ns > at_ns);
+        let Some(table) = self.table(at_ns).cloned() else { return };
+        let (mut until_ns, over, found) = self.windows.roll(&table, cpu, at_ns, self.turn_late_ns());
+        self.slots += over;
+        if let Some(fault) = found {
+            self.find(at_ns, fault);
+        }
+        let runs = self.cpus[cpu].current.map(|task| self.threads.thread(task).owner);
+        let owner = runs.and_then(|owner| self.windows.owner(&table, cpu, owner));
+        if let Some((_, left_ns)) = owner {
+            until_ns = until_ns.min(at_ns.saturating_add(left_ns));
+        }
+        let watch = &mut self.cpus[cpu];
+        let slot = owner.map(|(vcpu, _)| vcpu);
+        if slot != watch.slot {
+            self.spare.blurs(cpu);
+        }
+        (watch.slot, watch.until_ns) = (slot, until_ns.min(next_ns.unwrap_or(u64::MAX)));
+    }
+
+    /// A turn may end so late.
+    fn turn_late_ns(&self) -> u64 {
+        self.late_ns / 3
+    }
+
     /// A CPU has gone on for so long as it is.
     fn judge(&mut self, cpu: usize, ns: u64, away: bool) {
         let watch = &self.cpus[cpu];
@@ -303,20 +286,21 @@ impl Service {
         let runs = watch.current.map(|task| self.threads.thread(task));
         let serves = |thread: &Thread| slot.is_some_and(|slot| thread.owner.may_use(slot.tenant, slot.index));
         let beyond = runs.filter(|thread| !serves(thread));
-        if let Some(thread) = beyond {
-            // No line of those with a weight is served where the system, or another tenant, has its own CPUs.
-            let is_closed =
-                self.housekeeping[cpu] || table.as_ref().is_some_and(|table| table.is_exclusive(cpu));
-            self.spare.had(thread.owner.tenant, ns, away || is_closed);
+        let overtaken = watch.overtaken;
+        self.note_beyond(cpu, table.as_deref(), beyond, ns, away);
+        let is_excused = away || overtaken || self.over || self.is_daemon_held(at_ns);
+        if let Some(table) = &table {
+            let runs = runs.filter(|_| !overtaken).map(|thread| thread.owner);
+            self.windows.passes(&self.threads, table, (cpu, at_ns, ns), runs, is_excused);
         }
-        let is_excused = away || watch.overtaken || self.over || self.is_daemon_held(at_ns);
         let Some(table) = table.as_ref().filter(|_| !is_excused) else {
             self.spare.forget_cpu(cpu);
             let watch = &mut self.cpus[cpu];
             (watch.unserved_ns, watch.overdrawn_ns, watch.intrudes_ns, watch.idle_ns) = (0, 0, 0, 0);
             return;
         };
-        let unserved = slot.filter(|slot| {
+        let in_vain = self.windows.in_vain(&self.threads, table, cpu, self.turn_late_ns());
+        let unserved = slot.or(in_vain).filter(|slot| {
             // While a tenant's promise changes it has the weaker of both.
             let is_promised = slot.index < self.threads.vcpus(slot.tenant);
             (runs.is_none() || beyond.is_some())
@@ -328,7 +312,9 @@ impl Service {
         let overdrawn = beyond.filter(|thread| thread.free && is_capped(table, thread));
         let intruder = runs.filter(|thread| self.intrudes(table, cpu, thread, at_ns));
         let idle_for = if runs.is_none() { self.local_that_waits(table, cpu, at_ns) } else { None };
-        let unfair = beyond.and_then(|thread| self.spare.serves(&self.threads, table, cpu, &thread, ns));
+        let unfair = beyond
+            .filter(|_| table.residents(cpu).iter().all(|vcpu| is_seen(table, *vcpu)))
+            .and_then(|thread| self.spare.serves(&self.threads, table, cpu, &thread, ns));
         let watch = &mut self.cpus[cpu];
         let lasts = |lasted_ns: &mut u64, goes_on: bool| {
             *lasted_ns = if goes_on { *lasted_ns + ns } else { 0 };
@@ -353,6 +339,22 @@ impl Service {
         ];
         if let Some(fault) = found.into_iter().flatten().next() {
             self.find(at_ns + ns, fault);
+        }
+    }
+
+    /// A thread has run for so long beyond its tenant's slots.
+    fn note_beyond(
+        &mut self,
+        cpu: usize,
+        table: Option<&Timetable>,
+        beyond: Option<Thread>,
+        ns: u64,
+        away: bool,
+    ) {
+        // No line of those with a weight is served where the system, or another tenant, has its own CPUs.
+        let is_closed = self.housekeeping[cpu] || table.is_some_and(|table| table.is_exclusive(cpu));
+        if let Some(thread) = beyond {
+            self.spare.had(thread.owner.tenant, ns, away || is_closed);
         }
     }
 
@@ -439,6 +441,10 @@ impl Service {
         let is_bound = task.kernel_thread && task.nr_cpus_allowed == 1;
         let watch = &mut self.cpus[cpu.index()];
         watch.current = Some(id);
+        if let Some(table) = self.table(now_ns).cloned() {
+            self.windows.starts(&table, cpu.index(), self.threads.thread(id).owner);
+        }
+        let watch = &mut self.cpus[cpu.index()];
         if let Some(before) = watch.stopped.take_if(|_| task.realtime.is_some() && watch.stopped_ns == now_ns)
         {
             self.threads.falls_behind(machine, before);
@@ -508,6 +514,13 @@ impl Service {
     }
 }
 
+/// Whether it is seen what the vCPU's tenant has beyond its budgets: not of several vCPUs on a CPU that serves them in
+/// windows.
+fn is_seen(table: &Timetable, vcpu: u32) -> bool {
+    let tenant = table.vcpus[vcpu as usize].tenant;
+    table.homes(tenant).iter().all(|cpu| table.is_alone(*cpu as usize, tenant))
+}
+
 /// Whether the thread's tenant has slots and is to have nothing beyond.
 fn is_capped(table: &Timetable, thread: &Thread) -> bool {
     let first = table.vcpus_of(thread.owner.tenant).first();
@@ -523,6 +536,11 @@ impl Observer for Service {
         match event {
             Event::Woken(task) if self.threads.thread(task).runs_on.is_none() => {
                 self.set(machine, task, true, None);
+                let owner = self.threads.thread(task).owner;
+                if let Some(table) = self.table(machine.now_ns()).cloned() {
+                    let homes = table.homes(owner.tenant).iter();
+                    homes.for_each(|cpu| self.windows.wakes(&table, *cpu as usize, owner));
+                }
             }
             Event::Runs(cpu, task) => self.runs(machine, cpu, task),
             Event::Stops(cpu, task, runnable) => self.stops(machine, cpu, task, runnable),

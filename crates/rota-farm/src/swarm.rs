@@ -12,6 +12,8 @@ pub const S: u64 = 1_000_000_000;
 
 /// Of chance, for what bound threads there are: see `FARM_STREAM`.
 pub const BOUND_STREAM: u64 = 5 << 32;
+/// Likewise, for what changes of task cost.
+pub const COSTS_STREAM: u64 = 6 << 32;
 
 /// What may be done to a host while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

