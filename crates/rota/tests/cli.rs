@@ -218,6 +218,14 @@ fn why_a_vcpu_is_where_it_is_is_explained() {
         "{split}"
     );
 
+    assert!(split.contains(" migrations a second, so it waits for its slots when it wakes"), "{split}");
+    let whole =
+        text.lines().find(|line| line.starts_with("web-") && line.ends_with("; partitioned")).unwrap();
+    let name = split.split(':').next().unwrap();
+    let why = format!("waits for its slots when it wakes (CPU {}: {name} migrates)", &whole[13..14]);
+    assert!(whole.contains(&why), "{whole}");
+    assert!(!db.contains("waits"), "{db}");
+
     let (json, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--explain", "--format", "json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     let reasons: Vec<&str> =
@@ -235,6 +243,29 @@ fn cores_of_ones_own_are_explained() {
     let (text, _) = folder.expect(0, &["plan", "-c", "rota.toml", "--explain"]);
     let db = text.lines().find(|line| line.starts_with("db/0: ")).unwrap();
     assert!(db.contains("the fewest cores that carry its tenant, CPUs 2-3, are its own"), "{db}");
+}
+
+/// One CPU that is nearly empty and two that are half full; then so full that the tenant with two vCPUs has no choice.
+#[test]
+fn why_vcpus_of_one_tenant_are_on_one_cpu_is_explained() {
+    let config = "[host]\ncpus = \"0-3\"\nhousekeeping = \"0\"\n[[tenant]]\nname = \"vm\"\nclass = \"reserved\"\n\
+                  vcpus = 2\nshare = 0.2\nlatency = \"10ms\"\n[[tenant]]\nname = \"o{i}\"\ncount = 2\n\
+                  class = \"reserved\"\nshare = 0.45\nlatency = \"10ms\"\n";
+    let explained = |config: &str, name: &str, options: &[&str]| {
+        let folder = Folder::new(config);
+        let (text, _) = folder.expect(0, &[&["plan", "-c", "rota.toml", "--explain"], options].concat());
+        text.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
+    };
+    let apart = explained(config, "vm/1: ", &[]);
+    let why = "CPU 1 (0.5444 free), of the 3 of 3 CPUs with room, to keep vCPUs of one tenant apart; budget";
+    assert!(apart.contains(why), "{apart}");
+    let packed = explained(config, "vm/1: ", &["--placement", "best-fit"]);
+    assert!(packed.contains("with another of its tenant: best-fit fills CPUs"), "{packed}");
+    let full = explained(&config.replace("0.45", "0.85"), "vm/1: ", &[]);
+    let why = "with another of its tenant: no CPU with fewer has 0.2009 left (most: 0.14";
+    assert!(full.contains(why) && full.contains("), nor has one if others move; "), "{full}");
+    let many = explained(&config.replace("vcpus = 2", "vcpus = 4"), "vm/3: ", &[]);
+    assert!(many.contains("with another of its tenant: 4 vCPUs for 3 CPUs; "), "{many}");
 }
 
 #[test]

@@ -46,6 +46,8 @@ pub const FIGURES: &[&Figure] = &[
     &thesis::OVERHEADS,
     &thesis::INTRINSIC_LATENCY,
     &thesis::PING,
+    &thesis::NGINX,
+    &thesis::NGINX_THRASHED,
     &thesis::TIER_2,
     &fairness::BLOCKING,
     &fairness::STRATEGIES,

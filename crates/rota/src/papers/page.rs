@@ -30,28 +30,35 @@ pub fn render(figure: &Figure, tables: &[Table]) -> String {
 }
 
 fn section(table: &Table) -> Markup {
+    let cells = table.cells();
+    let (head, rows) = cells.split_first().expect("a table has a head");
+    let is_name = |column: usize| column < table.names();
+    html! {
+        section {
+            h2 { (table.caption) }
+            @if !table.by_policy { (chart(table)) }
+            div.wide { table {
+                thead { tr { @for (column, cell) in head.iter().enumerate() {
+                    @if is_name(column) { th { (cell) } } @else { th.n { (cell) } }
+                } } }
+                tbody { @for row in rows { tr { @for (column, cell) in row.iter().enumerate() {
+                    @if column == 0 { th { (cell) } }
+                    @else if is_name(column) { td { (cell) } }
+                    @else { td.n { (cell) } }
+                } } } }
+            } }
+        }
+    }
+}
+
+/// The values side by side.
+fn chart(table: &Table) -> Markup {
     let rows: Vec<chart::Row> = table.rows.iter().map(|row| drawn(table, row)).collect();
     let values = rows.iter().flat_map(|row| row.marks.iter().map(|mark| mark.value));
     let scale = if table.unit == Unit::Time { Scale::log(values) } else { Scale::linear(values) };
     let tick = |value: f64| table.unit.show(value);
     let rows = Rows { scale, rows, tick: &tick, promise: "", beyond_is_bad: false, lanes: true };
-    html! {
-        section {
-            h2 { (table.caption) }
-            (rows.draw())
-            div.wide { table {
-                thead { tr {
-                    th { "setting" } th { "scheduler" }
-                    th.n { (table.published_head) } th.n { "ours" } th.n { (table.third_head()) }
-                } }
-                tbody { @for row in &table.rows { tr {
-                    th { (row.setting) } td { (row.policy) }
-                    td.n { (row.published.show(table.unit)) } td.n { (table.unit.show(row.ours)) }
-                    td.n { (table.third(row)) }
-                } } }
-            } }
-        }
-    }
+    rows.draw()
 }
 
 fn drawn(table: &Table, row: &Row) -> chart::Row {

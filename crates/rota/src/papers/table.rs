@@ -1,5 +1,7 @@
 //! What was published, and what came out.
 
+use std::iter;
+
 use serde::{Serialize, Serializer};
 
 use crate::report::format;
@@ -108,6 +110,9 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// What the published values are called, if they are not just published.
     pub published_head: &'static str,
+    /// A column of our values for each policy: nothing was published.
+    #[serde(skip)]
+    pub by_policy: bool,
     /// The last column where it is not ours over the published.
     #[serde(skip)]
     pub third: Option<Third>,
@@ -119,16 +124,58 @@ pub type Third = (&'static str, fn(&Row) -> String);
 impl Table {
     /// Published values beside ours.
     pub fn new(caption: impl Into<String>, unit: Unit, rows: Vec<Row>) -> Table {
-        Table { caption: caption.into(), unit, rows, published_head: "published", third: None }
+        let (caption, published_head) = (caption.into(), "published");
+        Table { caption, unit, rows, published_head, by_policy: false, third: None }
     }
 
-    /// What stands over the last column.
-    pub fn third_head(&self) -> &'static str {
-        self.third.map_or("ratio", |(head, _)| head)
+    /// Our values, with a column for each policy.
+    pub fn by_policy(caption: impl Into<String>, unit: Unit, rows: Vec<Row>) -> Table {
+        Table { by_policy: true, ..Table::new(caption, unit, rows) }
+    }
+
+    /// How many columns have names in them.
+    pub fn names(&self) -> usize {
+        if self.by_policy { 1 } else { 2 }
+    }
+
+    /// What is shown: the head, and then as many cells in each row.
+    pub fn cells(&self) -> Vec<Vec<String>> {
+        if self.by_policy {
+            return self.cells_by_policy();
+        }
+        let third = self.third.map_or("ratio", |(head, _)| head);
+        let head = ["setting", "scheduler", self.published_head, "ours", third].map(str::to_owned);
+        let row = |row: &Row| {
+            let (published, ours) = (row.published.show(self.unit), self.unit.show(row.ours));
+            vec![row.setting.clone(), row.policy.to_owned(), published, ours, self.third(row)]
+        };
+        iter::once(head.to_vec()).chain(self.rows.iter().map(row)).collect()
+    }
+
+    fn cells_by_policy(&self) -> Vec<Vec<String>> {
+        let (mut settings, mut policies) = (Vec::new(), Vec::new());
+        for row in &self.rows {
+            if !settings.contains(&row.setting.as_str()) {
+                settings.push(&row.setting);
+            }
+            if !policies.contains(&row.policy) {
+                policies.push(row.policy);
+            }
+        }
+        let cell = |setting: &str, policy: &str| {
+            let found = self.rows.iter().find(|row| row.setting == setting && row.policy == policy);
+            found.map_or("-".to_owned(), |row| self.unit.show(row.ours))
+        };
+        let row = |setting: &str| {
+            let cells = policies.iter().map(|policy| cell(setting, policy));
+            iter::once(setting.to_owned()).chain(cells).collect()
+        };
+        let head = iter::once("setting").chain(policies.iter().copied()).map(str::to_owned).collect();
+        iter::once(head).chain(settings.into_iter().map(row)).collect()
     }
 
     /// The last column of a row.
-    pub fn third(&self, row: &Row) -> String {
+    fn third(&self, row: &Row) -> String {
         match (self.third, row.published.value()) {
             (Some((_, third)), _) => third(row),
             (None, Some(published)) if published > 0.0 => format::ratio(row.ours / published),

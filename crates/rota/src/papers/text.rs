@@ -46,29 +46,24 @@ fn wrapped(first: &str, others: &str, words: &str) -> String {
 
 /// A table whose columns are aligned.
 fn lines(table: &Table) -> String {
-    let head = ["setting", "scheduler", table.published_head, "ours", table.third_head()].map(str::to_owned);
-    let mut grid = vec![head];
-    for row in &table.rows {
-        let (published, ours) = (row.published.show(table.unit), table.unit.show(row.ours));
-        grid.push([row.setting.clone(), row.policy.to_owned(), published, ours, table.third(row)]);
-    }
+    let (grid, names) = (table.cells(), table.names());
     let width = |column: usize| grid.iter().map(|row| row[column].chars().count()).max().unwrap_or(3).max(3);
     let widths: Vec<usize> = (0..grid[0].len()).map(width).collect();
     let mut out = String::new();
     for (number, row) in grid.iter().enumerate() {
         for (column, cell) in row.iter().enumerate() {
             let width = widths[column];
-            match column {
-                0 | 1 => write!(out, "| {cell:<width$} "),
-                _ => write!(out, "| {cell:>width$} "),
+            match column < names {
+                true => write!(out, "| {cell:<width$} "),
+                false => write!(out, "| {cell:>width$} "),
             }
             .expect("a string takes all");
         }
         out += "|\n";
         if number == 0 {
-            let dashes = |(column, width): (usize, &usize)| match column {
-                0 | 1 => format!("| {} ", "-".repeat(*width)),
-                _ => format!("| {}: ", "-".repeat(*width - 1)),
+            let dashes = |(column, width): (usize, &usize)| match column < names {
+                true => format!("| {} ", "-".repeat(*width)),
+                false => format!("| {}: ", "-".repeat(*width - 1)),
             };
             out += &(widths.iter().enumerate().map(dashes).collect::<String>() + "|\n");
         }
