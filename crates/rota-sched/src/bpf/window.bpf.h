@@ -32,7 +32,7 @@
 
 #include "locals.bpf.h"
 
-/* Less than this of a right is not worth two changes of task. What is less than the second is not worth a turn. */
+/* What is to be left of a right beside two changes of task; and less than the second is not worth a turn. */
 #define ROTA_WINDOW_GRAIN_NS 20000ULL
 #define ROTA_WINDOW_LEAST_NS 2000ULL
 /* A CPU that comes later than this was away. Less than this is not made anybody's loss. */
@@ -84,7 +84,7 @@ static __always_inline u64 less(u64 a, u64 b)
 	return a > b ? a - b : 0;
 }
 
-/* What the vCPU is due of others' time by `until`, in the present window, if it has that left. */
+/* What the vCPU is due by `until`, in the present window, if it has that left. */
 static __always_inline u64 due_by(const struct window *w, const struct rota_table_vcpu *vcpu, u64 until)
 {
 	u64 line = less(until, w->since) * vcpu->window_ns / (vcpu->period_ns ?: 1);
@@ -159,7 +159,7 @@ static __always_inline void charge_lost(struct cpu_ctx *c)
 	c->windows.lost_ns = c->slot.lost_ns;
 }
 
-/* What its wake-ups take of others is charged to a vCPU, and that it may go on to wake and interrupt for a while. */
+/* A vCPU is charged what its wake-up takes of others. It may do so for a part of its budget. */
 static __always_inline void pays(struct window *w, u64 ns)
 {
 	takes_from(w, ns);
