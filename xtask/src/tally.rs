@@ -13,8 +13,10 @@ const SKIP_MARK: &str = "SKIPPED: ";
 /// A test that had to wait until the machine was free writes a line with this mark, its name and the seconds.
 const WAIT_MARK: &str = "WAITED: ";
 
-/// How many lines of what a failed test said last are repeated: where it panicked, and why.
-const REPEATED: usize = 4;
+/// How many lines of what a failed test said last are repeated: where it panicked, and why, with a guest's last lines.
+const REPEATED: usize = 24;
+/// Nothing that comes after this line says why.
+const BACKTRACE: &str = "stack backtrace:";
 
 /// What became of the tests read so far.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -69,7 +71,7 @@ impl Suite {
             .and_then(|rest| rest.split_once('\''))
         {
             self.panics.push((test.to_owned(), vec![line.to_owned()]));
-        } else if let Some((_, lines)) = self.panics.last_mut().filter(|(_, lines)| lines.len() < REPEATED) {
+        } else if let Some((_, lines)) = self.panics.last_mut().filter(|(_, lines)| is_open(lines)) {
             lines.push(line.to_owned());
         }
     }
@@ -160,6 +162,11 @@ impl Reader {
 /// The time in `1.234s` or `1.234s>`.
 fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.trim_end_matches('>').strip_suffix('s')?.trim().parse().ok()?).ok()
+}
+
+/// Whether the lines that a test said as it panicked may go on.
+fn is_open(lines: &[String]) -> bool {
+    lines.len() < REPEATED && lines.last().is_none_or(|line| line != BACKTRACE)
 }
 
 /// The number before `word` in `ok. 5 passed; 0 failed; 1 ignored; ...`.
