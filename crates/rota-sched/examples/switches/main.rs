@@ -3,8 +3,8 @@
 //!
 //! `switches COUNT [SEED]`, as root on a machine that may lose its scheduler: a lab guest (`tests/lab/switches.rs`).
 //! With instruction-counted time and one CPU no promise may be missed but for a kernel thread's or an interrupt's
-//! sake. On several CPUs the emulator's own turn-taking stops each of them: there missed promises are told, beside
-//! the pauses of a control, and not judged.
+//! sake. On several CPUs the emulator's own turn-taking stops each of them: there missed promises and shares are told,
+//! beside the pauses of a control, and not judged.
 
 mod load;
 mod tenants;
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
     // The last table has come into force; a CPU says so when it next decides.
     std::thread::sleep(Duration::from_millis(100));
     exact.check(&scheduler, &tenants, count)?;
-    report(&scheduler, &tenants, count)?;
+    report(&scheduler, &tenants, count, nr_cpus == 1)?;
     println!("installing took {} ms on average, {} ms at most", waits.mean_ms(), waits.longest.as_millis());
     println!("missed promises: {}", exact.missed);
     Ok(())
@@ -138,8 +138,8 @@ fn accounts<'a>(scheduler: &Scheduler, tenants: &'a Tenants) -> Result<Vec<(Queu
         .collect())
 }
 
-/// Every CPU has to be at the last table; each constant tenant has to have had its share, as its probe saw it too.
-fn report(scheduler: &Scheduler, tenants: &Tenants, count: u64) -> Result<()> {
+/// Every CPU has to be at the last table. Each constant tenant has to have had its share, if no emulator takes from it.
+fn report(scheduler: &Scheduler, tenants: &Tenants, count: u64, is_exact: bool) -> Result<()> {
     for cpu in scheduler.cpus()? {
         ensure!(cpu.generation == count, "CPU {} stopped at table {} of {count}", cpu.cpu, cpu.generation);
         println!("CPU {}: generation {}, mixed {}", cpu.cpu, cpu.generation, cpu.mixed);
@@ -159,7 +159,7 @@ fn report(scheduler: &Scheduler, tenants: &Tenants, count: u64) -> Result<()> {
             queue.missed,
             causes(&queue)
         );
-        ensure!(received >= guest.share(), "{} received less than promised", guest.name());
+        ensure!(received >= guest.share() || !is_exact, "{} received less than promised", guest.name());
     }
     println!("came {}, left {}, over {:.1} s", tenants.came(), tenants.left(), elapsed_ns as f64 / 1e9);
     Ok(())

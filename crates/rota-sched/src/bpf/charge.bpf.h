@@ -47,6 +47,19 @@ static __always_inline void charge_level(struct cpu_ctx *c, u64 used, u64 now)
 	}
 }
 
+/*
+ * Deciding for a thread that starts, and changing to it, took so long: its tenant is charged. In a window only what
+ * changes among the vCPU's own threads take: the budgets have room for all others.
+ */
+static __always_inline void charge_start(struct cpu_ctx *c, u32 before, u64 took)
+{
+	if (c->turn.level == ROTA_LEVEL_SECOND)
+		second_charge(c, took);
+	if (c->turn.local != ROTA_NONE && c->turn.local == before)
+		takes_from(window_of(c, c->turn.local), took);
+	fair_charge(c, took);
+}
+
 /* What becomes of the thread whose turn ends. */
 enum turn_end {
 	TURN_GOES_ON,

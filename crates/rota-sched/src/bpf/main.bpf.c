@@ -169,24 +169,27 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	bool follows, finds;
 	struct run *r;
-	bool finds;
 
 	if (!c)
 		return;
 	r = &c->run;
-	c->turn.overtaken = false;
 	c->turn.decided = true;
 	c->turn.picked_local = ROTA_NONE;
 	c->offer.dozes = 0;
 	c->claims.claimed = ROTA_NONE;
 	r->look_at = ROTA_NEVER;
 	r->now = now_after(c, prev);
+	r->goes_on = turn_goes_on(c, prev, r->now);
+	c->turn.overtaken = false;
 	if (goes_on_anyway(c, cpu, prev, r->now))
 		return;
 	settle_prev(prev, c, cpu, r->now);
 	settle_taken(c, cpu, r->now);
-	if ((follow_slots(c, cpu, r->now) || c->slot.in_windows) && c->slot.tenant != ROTA_NONE)
+	follows = follow_slots(c, cpu, r->now);
+	r->goes_on &= !follows;
+	if ((follows || (c->slot.in_windows && !r->goes_on)) && c->slot.tenant != ROTA_NONE)
 		call_siblings(c->slot.tenant);
 	r->prev_dsq = dsq_of_prev(prev, cpu, c->slot.buffer, r->now);
 	finds = c->role.housekeeping ? pick_housekeeping(r) : pick_tenant(r);
@@ -239,7 +242,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	u64 now = bpf_ktime_get_ns();
 	struct queue_ctx *q;
-	u32 cause;
+	u32 before, cause;
 	u64 took;
 
 	if (!c || !t)
@@ -268,6 +271,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	/* What a task of another class has interrupted goes on without dispatch being asked. */
 	if (c->turn.overtaken && !is_bound_kernel_thread(p))
 		decide_anew(cpu);
+	before = c->turn.local;
 	turn_begins(c, cpu, is_bound_kernel_thread(p) ? ROTA_LEVEL_KERNEL : c->turn.picked, now);
 	starts_serving(c);
 	t->running = true;
@@ -277,7 +281,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	leaves_line(t);
 	waits_no_more(t);
 	fair_begins(cpu, t->m.tenant, now);
-	fair_charge(c, took);
+	charge_start(c, before, took);
 	on_starts(c, cpu, t, cause, now);
 	q = queue_ctx(t->m.queue);
 	if (q && t->last_cpu != cpu)

@@ -35,11 +35,13 @@ __noinline bool pick_tenant(struct run *r __arg_nonnull)
 		return false;
 	if (!r->prev_dsq && !c->lines.waiting && !shared_may_wait()) {
 		nobody_overdue(r, c);
+		if (serve_rest(r))
+			return true;
 		if ((c->slot.in_windows || c->slot.queue != ROTA_NONE) && serve_slot(r, c))
 			return true;
 		return !is_unwanted(r, c) && serve_second_level(r);
 	}
-	if (serve_starving(r) || serve_slot(r, c) || serve_floor(r) || serve_second_level(r) ||
+	if (serve_starving(r) || serve_rest(r) || serve_slot(r, c) || serve_floor(r) || serve_second_level(r) ||
 	    serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end))
 		return true;
 	if (c->role.exclusive)

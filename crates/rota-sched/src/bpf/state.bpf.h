@@ -173,6 +173,7 @@ struct run {
 	u64 now;
 	u64 prev_dsq;	 /* where what ran until now would wait, if it would go on; 0: it would not */
 	u64 look_at;	 /* a thread is on its way: when to look for it again; ROTA_NEVER */
+	bool goes_on;	 /* the turn that was decided is not over: another thread of its vCPU may have the rest */
 	bool keeps_prev; /* what ran until now has been chosen */
 	bool passes_on;	 /* a monitor's thread waits behind its vCPU thread in this slot, perhaps */
 	/* What a pick among shared tenants has to come before. */

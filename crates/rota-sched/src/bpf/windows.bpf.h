@@ -338,6 +338,35 @@ static __always_inline bool serve_window(struct run *r, struct cpu_ctx *c, u32 l
 	return true;
 }
 
+/*
+ * Whether the vCPU that had the CPU until now has a turn still: the CPU was not told to look anew, and no other class
+ * had it meanwhile. Then a program that changes threads often has one decision a turn, and not one for each of them.
+ */
+static __always_inline bool turn_goes_on(const struct cpu_ctx *c, struct task_struct *prev, u64 now)
+{
+	if (!c->slot.in_windows || c->turn.overtaken || c->turn.local == ROTA_NONE ||
+	    (c->turn.other_since && (!prev || c->turn.other_since != now)))
+		return false;
+	return c->turn.level == ROTA_LEVEL_OWNER ? c->turn.local == c->windows.owner && now < c->slot.end
+						 : c->turn.local == c->second.local && now < c->second.until;
+}
+
+/* The rest of a turn, for whichever thread of its vCPU waits. */
+__noinline bool serve_rest(struct run *r __arg_nonnull)
+{
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
+	struct rota_table_vcpu *vcpu = c && r->goes_on ? local_here(c, r->cpu, c->turn.local) : NULL;
+	u32 level;
+
+	if (!vcpu || c->turn.local == ROTA_NONE)
+		return false;
+	level = c->turn.level;
+	if (!serve_vcpu(r, vcpu->tenant, vcpu->index, level, level == ROTA_LEVEL_OWNER ? c->slot.end : c->second.until))
+		return false;
+	c->turn.picked_local = c->turn.local;
+	return true;
+}
+
 /* One turn of a vCPU. What waits for it may be bound to other CPUs: then the next one is asked. */
 __noinline bool serve_windows(struct run *r __arg_nonnull)
 {
