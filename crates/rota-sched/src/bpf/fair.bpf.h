@@ -24,7 +24,7 @@ static __always_inline u64 fair_quantum(u32 level, u32 siblings)
 {
 	if (level != ROTA_LEVEL_FLOOR)
 		return max_time(quantum(siblings), ROTA_FAIR_SLICE_NS);
-	return max_time(min_time(2 * ROTA_FLOOR_GRANT_NS / (siblings + 1), ROTA_FAIR_SLICE_NS), ROTA_QUANTUM_MIN_NS);
+	return max_time(min_time(2 * ROTA_FLOOR_GRANT_NS / (siblings + 1), ROTA_FAIR_SLICE_NS), quantum_min(siblings));
 }
 
 /*
@@ -179,9 +179,10 @@ __noinline bool fair_anyone(u32 cpu, u32 tenant, u64 now)
 static __always_inline u64 next_decision(struct run *r, struct cpu_ctx *c, u32 level, u64 until)
 {
 	u64 phase = ROTA_FAIR_SLICE_NS * r->cpu / nr_host_cpus;
+	struct fair_domain *d = fair_domain(c->role.domain);
 
 	if (level == ROTA_LEVEL_FLOOR)
-		return min_time(until, r->now + ROTA_QUANTUM_MIN_NS);
+		return min_time(until, r->now + quantum_min(d ? d->waiting : 0));
 	return min_time(until, ((r->now - phase) / ROTA_FAIR_SLICE_NS + 1) * ROTA_FAIR_SLICE_NS + phase);
 }
 

@@ -26,6 +26,7 @@ __noinline bool serve_overdue(struct run *r __arg_nonnull, u32 kind, u64 wait, u
 	bool is_shared = kind == ROTA_LINE_SHARED, waits;
 	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct line *line;
+	u32 waiting;
 	u64 dsq, turn;
 
 	if (!c || (c->role.exclusive && kind != ROTA_LINE_PINNED) || (c->role.housekeeping && is_shared))
@@ -42,8 +43,9 @@ __noinline bool serve_overdue(struct run *r __arg_nonnull, u32 kind, u64 wait, u
 		line->left_ns = grant;
 	if (!line->left_ns)
 		return false;
-	turn = grant * (ROTA_FLOOR_ROUND_NS / wait) / (scx_bpf_dsq_nr_queued(dsq) + 1);
-	until = min_time(until, r->now + min_time(line->left_ns, max_time(turn, ROTA_QUANTUM_MIN_NS)));
+	waiting = scx_bpf_dsq_nr_queued(dsq);
+	turn = grant * (ROTA_FLOOR_ROUND_NS / wait) / (waiting + 1);
+	until = min_time(until, r->now + min_time(line->left_ns, max_time(turn, quantum_min(waiting))));
 	if (is_shared ? !serve_fair(r, ROTA_LEVEL_FLOOR, until) : !serve(r, dsq, ROTA_LEVEL_FLOOR, until))
 		return false;
 	c->turn.line = kind;
@@ -82,7 +84,7 @@ static __always_inline u64 starving_wait(const struct cpu_ctx *c, const struct l
 {
 	const struct fair_domain *d = kind == ROTA_LINE_SHARED ? fair_domain(c->role.domain) : NULL;
 	u64 threads = (u64)c->lines.waiting + (d ? d->waiting : 0) + 1;
-	u64 wait = ROTA_FLOOR_ROUND_NS * (ROTA_PINNED_GRANT_NS / ROTA_QUANTUM_MIN_NS) / threads;
+	u64 wait = ROTA_FLOOR_ROUND_NS * (ROTA_PINNED_GRANT_NS / quantum_min(threads)) / threads;
 
 	wait = max_time(STARVING_WAIT_MIN_NS, min_time(wait, ROTA_STARVING_NS));
 	return line->starving_wait ? min_time(line->starving_wait, wait) : wait;
@@ -95,19 +97,29 @@ __noinline int call_background(u32 cpu)
 	return 0;
 }
 
+/* More threads than all grants of the floor have turns for, in the time that the kernel gives a thread. */
+static __always_inline bool overflows(struct run *r, struct cpu_ctx *c, enum rota_line kind)
+{
+	const struct fair_domain *d = kind == ROTA_LINE_SHARED ? fair_domain(c->role.domain) : NULL;
+	u32 waiting = d ? d->waiting : nr_waiting(line_dsq(c, r->cpu, kind));
+
+	return waiting > ROTA_CROWD * ROTA_QUANTUM_MIN_NS / ROTA_QUANTUM_LEAST_NS;
+}
+
 /*
- * Whether a thread has starved in a line that has had no turn for long, but for such grants. Where slots follow one
- * another the line is not looked at, and its first thread may have come just now. It is noted since when that thread
- * waits.
+ * Whether a thread has starved in a line that overflows, or has had no turn for long, but for such grants. Where slots
+ * follow one another the line is not looked at, and its first thread may have come just now. It is noted since when
+ * that thread waits.
  */
 static __always_inline bool has_starved(struct run *r, struct cpu_ctx *c, enum rota_line kind)
 {
 	struct line *line = line_of(c, kind);
-	u64 since;
+	u64 since, wait;
 
 	if (c->role.exclusive && kind != ROTA_LINE_PINNED)
 		return false;
-	if (r->now - line->served <= (line->starving_wait ?: ROTA_STARVING_NS))
+	wait = line->starving_wait ?: overflows(r, c, kind) ? STARVING_WAIT_MIN_NS : ROTA_STARVING_NS;
+	if (r->now - line->served <= wait)
 		return false;
 	since = line_waits_since(r, c, kind);
 	if (r->now - since <= ROTA_STARVING_NS) {

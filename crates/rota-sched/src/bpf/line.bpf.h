@@ -146,6 +146,12 @@ static __always_inline void line_has_turn(struct line *line, u64 now)
 /* Before what any clock of a tenant says by as much as two of them can ever be apart. */
 #define OVERDUE_FIRST (1ULL << 62)
 
+/* The least turn of so many that wait. */
+static __always_inline u64 quantum_min(u32 waiting)
+{
+	return max_time(ROTA_QUANTUM_LEAST_NS, ROTA_QUANTUM_MIN_NS * ROTA_CROWD / max_time(waiting, ROTA_CROWD));
+}
+
 /* Tasks of a line that are looked at for those that are overdue. */
 #define LINE_MAX 1024
 

@@ -13,12 +13,20 @@
 #include "floor.bpf.h"
 #include "windows.bpf.h"
 
+/* A thread of one of the CPU's own lines. */
+static __always_inline bool serve_in_turn(struct run *r, u64 dsq, u32 level, u64 until)
+{
+	return serve(r, dsq, level, line_until(r, dsq, until));
+}
+
 /* A housekeeping CPU: the system, and whatever is bound to this CPU. */
 __noinline bool pick_housekeeping(struct run *r __arg_nonnull)
 {
-	return serve_floor(r) || serve(r, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
-	       serve(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
+	u64 until = crowd_until(r, SYSTEM_QUEUE, ROTA_NEVER);
+
+	return serve_floor(r) || serve(r, DSQ_QUEUE(SYSTEM_QUEUE), ROTA_LEVEL_SHARED, until) ||
+	       serve_in_turn(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, ROTA_NEVER) ||
+	       serve_in_turn(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, ROTA_NEVER);
 }
 
 /* The slot's owner, or the vCPU that comes next where the CPU decides that itself. */
@@ -42,12 +50,12 @@ __noinline bool pick_tenant(struct run *r __arg_nonnull)
 		return !is_unwanted(r, c) && serve_second_level(r);
 	}
 	if (serve_starving(r) || serve_rest(r) || serve_slot(r, c) || serve_floor(r) || serve_second_level(r) ||
-	    serve(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end))
+	    serve_in_turn(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end))
 		return true;
 	if (c->role.exclusive)
 		return false;
 	return serve_fair(r, ROTA_LEVEL_SHARED, c->slot.end) ||
-	       serve(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end);
+	       serve_in_turn(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end);
 }
 
 #endif /* ROTA_ORDER_BPF_H */

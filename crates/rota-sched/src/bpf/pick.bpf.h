@@ -43,14 +43,14 @@ __noinline bool serve_threads(struct run *r __arg_nonnull, u32 tenant_id, u32 in
 		return false;
 	service = tenant->first_queue;
 	if (tenant->kind != ROTA_KIND_VM)
-		return serve(r, DSQ_QUEUE(service), level, crowd_until(r, c, service, until));
+		return serve(r, DSQ_QUEUE(service), level, crowd_until(r, service, until));
 	own = service + 1 + index;
 	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && r->prev_dsq != DSQ_QUEUE(service))
 		return serve(r, DSQ_QUEUE(own), level, until);
 	/* Both wait: they take turns, in a slot so that it has one of each; or another slot has the monitor's. */
 	r->passes_on = level == ROTA_LEVEL_OWNER;
 	turn = level == ROTA_LEVEL_OWNER ? (c->slot.end - c->slot.start) / 2 + 1 : ROTA_QUANTUM_NS;
-	until = min_time(until, r->now + min_time(turn, ROTA_QUANTUM_NS));
+	until = crowd_until(r, service, min_time(until, r->now + min_time(turn, ROTA_QUANTUM_NS)));
 	first = c->turn.service_first = !c->turn.service_first;
 	return serve(r, DSQ_QUEUE(first ? service : own), level, until) ||
 	       serve(r, DSQ_QUEUE(first ? own : service), level, until);

@@ -22,6 +22,12 @@
 #define ROTA_QUANTUM_NS	    4000000ULL
 #define ROTA_ROTATION_NS    40000000ULL
 #define ROTA_QUANTUM_MIN_NS 100000ULL
+/*
+ * More siblings than this are a *crowd*. They have their turns in the order in which they came. The more they are the
+ * shorter a turn is, down to the least. So all have one before the kernel's watchdog thinks them forgotten.
+ */
+#define ROTA_CROWD	      512
+#define ROTA_QUANTUM_LEAST_NS 20000ULL
 /* So far behind those that have had their turn a new thread joins its siblings. */
 #define ROTA_NEWCOMER_NS 1000000ULL
 /*

@@ -21,17 +21,14 @@ static __always_inline struct queue_ctx *siblings_of(const struct membership *m)
 /* How long a thread may run before its siblings' turn, by how many share the queue. */
 static __always_inline u64 quantum(u32 siblings)
 {
-	u64 part = ROTA_ROTATION_NS / (siblings + 1);
-
-	if (part > ROTA_QUANTUM_NS)
-		return ROTA_QUANTUM_NS;
-	return part < ROTA_QUANTUM_MIN_NS ? ROTA_QUANTUM_MIN_NS : part;
+	return max_time(min_time(ROTA_ROTATION_NS / (siblings + 1), ROTA_QUANTUM_NS), quantum_min(siblings));
 }
 
 /*
  * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum. A new
  * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. It is placed once:
- * a thread that is changed as it waits keeps the place.
+ * a thread that is changed as it waits keeps the place. In a crowd it comes after all that wait: by what each has used,
+ * some would wait for many rotations of seconds each.
  */
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {
@@ -40,17 +37,28 @@ static __always_inline u64 place_among_siblings(struct task_struct *p, struct ta
 	if (t->last_cpu == ROTA_NONE && !t->queued_since)
 		t->vtime = q->vtime + vtime_of(ROTA_NEWCOMER_NS, weight);
 	t->vtime = vtime_within(t->vtime, q->vtime, ROTA_QUANTUM_NS, vtime_of(ROTA_QUANTUM_NS, weight));
+	if (q->nr_runnable > ROTA_CROWD && !t->queued_since)
+		t->vtime = max_vtime(t->vtime, q->last);
+	q->last = max_vtime(q->last, t->vtime);
 	return t->vtime;
 }
 
 /* Ticks end the turns of a few siblings; many take turns shorter than a tick, which only the timer can end. */
-static __always_inline u64 crowd_until(struct run *r, struct cpu_ctx *c, u32 queue, u64 until)
+static __always_inline u64 crowd_until(struct run *r, u32 queue, u64 until)
 {
 	struct queue_ctx *q = queue_ctx(queue);
 
 	if (!q || q->nr_runnable <= ROTA_ROTATION_NS / ROTA_QUANTUM_NS)
 		return until;
 	return min_time(until, r->now + quantum(q->nr_runnable));
+}
+
+/* The same for a CPU's line: all that wait there have a turn in a round. */
+static __always_inline u64 line_until(struct run *r, u64 dsq, u64 until)
+{
+	s32 waiting = nr_waiting(dsq);
+
+	return waiting <= ROTA_CROWD ? until : min_time(until, r->now + ROTA_FLOOR_ROUND_NS / waiting);
 }
 
 /*

@@ -52,6 +52,7 @@ struct queue_ctx {
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from; /* which promise the account is about */
 	u64 vtime;	   /* of the thread last started: newcomers begin here */
+	u64 last;	   /* the place furthest back that any thread of it was given */
 	u64 fair_vtime;	   /* of the whole tenant, for background tenants */
 	/* Marks of vCPUs 64 i to 64 i + 63, in the tenant's entry first_queue + i (offer.bpf.h). */
 	u64 hungry; /* the vCPU's slot is in force and found nobody to run */

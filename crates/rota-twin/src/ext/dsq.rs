@@ -35,6 +35,11 @@ impl Dsq {
         self.waiting.get(place).copied()
     }
 
+    /// Whether the task waits in one of so many first places.
+    pub fn is_before(&self, task: TaskId, place: usize) -> bool {
+        self.waiting.iter().take(place).any(|waiting| waiting.task == task)
+    }
+
     pub fn first(&self) -> Option<TaskId> {
         self.waiting.front().map(|waiting| waiting.task)
     }

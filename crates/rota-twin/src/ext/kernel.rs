@@ -302,10 +302,13 @@ impl Kernel<'_> {
     pub fn iter_next(&self, iter: &mut DsqIter) -> Option<TaskId> {
         let dsq = &self.ext.dsqs[iter.dsq as usize];
         let at = dsq.get(iter.place as usize).map(|waiting| waiting.task);
-        // The last one is still there unless it was moved, and then the next one is in its place.
-        if iter.last.is_some() && at == iter.last {
-            iter.place += 1;
-        }
+        // The last one is still there unless it was moved. Then the next one is in its place, but for a move within the
+        // queue to before it.
+        let stays = iter.last.is_some_and(|last| {
+            let is_here = self.ext.tasks[last.index()].place == Place::Dsq(iter.dsq);
+            at == Some(last) || (is_here && dsq.is_before(last, iter.place as usize))
+        });
+        iter.place += u32::from(stays);
         while let Some(waiting) = dsq.get(iter.place as usize) {
             if waiting.sequence <= iter.until {
                 iter.last = Some(waiting.task);

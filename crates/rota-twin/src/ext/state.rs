@@ -136,6 +136,12 @@ pub struct Exit {
     pub message: String,
 }
 
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
+
 impl Exit {
     /// Unregistered by the kernel, on hotplug: `SCX_EXIT_UNREG_KERN`.
     pub const UNREGISTERED_BY_KERNEL: u32 = 66;

@@ -193,7 +193,7 @@ impl Contender for Rota {
     }
 
     fn failed(&self) -> Option<String> {
-        self.exited().map(|exit| format!("the scheduler has left: {exit:?}"))
+        self.exited().map(|exit| format!("the kernel has ended it: {exit}"))
     }
 }
 

@@ -39,7 +39,7 @@ impl Model {
     /// An operation begins, here and now.
     pub fn begin(&mut self, machine: &Machine) {
         // SAFETY: a variable of this thread's scheduler, which nobody holds a reference to.
-        unsafe { self.moment.write(Moment { now_ns: machine.now_ns(), cpu: machine.this_cpu().0 }) };
+        unsafe { self.moment.write(Moment { now_ns: machine.now_ns().max(1), cpu: machine.this_cpu().0 }) };
     }
 
     /// What the scheduler is shown of a task.

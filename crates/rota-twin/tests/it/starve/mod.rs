@@ -2,6 +2,7 @@
 
 mod bound;
 mod changed;
+mod crowd;
 mod sent;
 mod vm;
 mod whole;

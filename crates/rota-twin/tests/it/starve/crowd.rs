@@ -1,0 +1,72 @@
+//! Crowds: so many threads that the turns of all of them take seconds. None waits until the kernel's watchdog comes,
+//! and no other tenant notices.
+
+use rota_sim::Tenants;
+use rota_sim::programs::{Hog, Periodic};
+use rota_twin::apart;
+
+use super::{MS, S, appears, longest_ns, start};
+
+/// A crowd of a class beside a tenant with a reservation that uses all that it can get of two CPUs.
+fn host(crowd: &str, web_share: f64) -> String {
+    format!(
+        "[host]\ncpus = \"0-2\"\nhousekeeping = \"0\"\n\n\
+         [[tenant]]\nname = \"web\"\nclass = \"reserved\"\nshare = {web_share}\nlatency = \"20ms\"\nvcpus = 2\n\
+         match = {{ cgroup = \"web\" }}\n\n\
+         [[tenant]]\nname = \"crowd\"\n{crowd}\nmatch = {{ cgroup = \"crowd\" }}\n"
+    )
+}
+
+/// The longest wait of a crowd's threads, and of a reserved tenant's beside it.
+fn waits(crowd: &str, web_share: f64, threads: usize) -> (u64, u64) {
+    apart(|| {
+        let (mut run, mut tenants) = start(&host(crowd, web_share));
+        ["web", "crowd"].iter().for_each(|name| appears(&mut run, &tenants, name));
+        for _ in 0..2 {
+            run.spawn(tenants.thread("web", Hog));
+        }
+        // Threads of a crowd come one after the other, and most of them compute.
+        for number in 0..threads {
+            match number % 16 {
+                0 => run.spawn(tenants.thread("crowd", Periodic::new(MS / 50, MS))),
+                _ => run.spawn(tenants.thread("crowd", Hog)),
+            };
+        }
+        let [web, crowd] = ["web", "crowd"].map(|name| tenants.home(name).first_unit);
+        let crowd_ns = longest_ns(&mut run, crowd, 30 * S);
+        let web_ns = run.observer.of(&run.machine, web).wait_ns;
+        (crowd_ns, web_ns)
+    })
+}
+
+/// In a hundredth of a CPU and in more, as a tenant without a reservation, and of what the floor gives.
+#[test]
+fn ten_thousand_threads_of_any_class_end_nothing() {
+    for (crowd, web_share, threads) in [
+        ("class = \"reserved\"\nshare = 0.01\nlatency = \"100ms\"\ncapped = true", 0.8, 10_000),
+        ("class = \"reserved\"\nshare = 0.1\nlatency = \"50ms\"", 0.8, 1030),
+        ("class = \"shared\"", 0.5, 1030),
+        ("class = \"shared\"", 0.99, 10_000),
+        ("class = \"background\"", 0.5, 1030),
+        ("class = \"background\"", 0.99, 10_000),
+    ] {
+        let (crowd_ns, web_ns) = waits(crowd, web_share, threads);
+        assert!(crowd_ns < 28 * S, "{crowd}, {threads} threads: {crowd_ns} ns");
+        assert!(web_ns <= 20 * MS, "{crowd}, {threads} threads: web waited for {web_ns} ns");
+    }
+}
+
+/// What is nobody's is the system's, and runs on its own CPU.
+#[test]
+fn thousands_of_threads_of_the_system_end_nothing() {
+    apart(|| {
+        let (mut run, mut tenants) = start(&host("class = \"background\"", 0.5));
+        appears(&mut run, &tenants, "web");
+        run.spawn(tenants.thread("web", Hog));
+        for _ in 0..3_000 {
+            run.spawn(tenants.system(Hog));
+        }
+        let longest_ns = longest_ns(&mut run, Tenants::SYSTEM, 10 * S);
+        assert!(longest_ns < 5 * S, "{longest_ns} ns");
+    });
+}
