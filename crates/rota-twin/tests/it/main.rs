@@ -12,4 +12,5 @@ mod races;
 mod rota;
 mod second;
 mod starve;
+mod total;
 mod windows;
