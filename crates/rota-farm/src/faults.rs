@@ -12,9 +12,10 @@ use super::late::{KICK_LATE_MAX_NS, TIMER_LATE_MAX_NS};
 use super::scene::Scene;
 use super::swarm::{Deal, MS, US, spread};
 
-/// No more threads than this, and a few for each CPU, or the floor of a thousandth of a CPU has no turn for each of
-/// them before the kernel's watchdog thinks them forgotten: 30 ms in 30 s, in turns of 100 us.
-const CROWD_MAX: u32 = 256;
+/// No more threads than this, and a few for each CPU: a crowd of several thousand takes a simulation minutes.
+const CROWD_MAX: u32 = 3_000;
+/// One in so many crowds has thousands of threads; the others have a hundred at most.
+const THOUSANDS_IN: u64 = 16;
 
 /// What no scheduler can stop has half of a CPU's time at most, and so much more at once: kernels too leave ordinary
 /// threads something beside real-time ones, or else all of them starve.
@@ -272,7 +273,8 @@ fn crowd(scene: &mut Scene) {
     let place = scene.rng.below(scene.guests.len() as u64) as usize;
     let name = scene.home(place).tenant.name.clone();
     scene.guests[place].monitored |= scene.home(place).is_vm;
-    for _ in 0..spread(&mut scene.rng, 2, 128) {
+    let most = if scene.rng.below(THOUSANDS_IN) == 0 { u64::from(CROWD_MAX) } else { 128 };
+    for _ in 0..spread(&mut scene.rng, 2, most) {
         let program = burst(&mut scene.rng, 2 * MS);
         let spec = scene.tenants.thread(&name, program);
         scene.run.spawn(spec);

@@ -149,7 +149,7 @@ impl Windows {
     ) -> Option<&'t Vcpu> {
         let waits = |(had, number): (&Had, &u32)| {
             let vcpu = &table.vcpus[*number as usize];
-            let least_ns = had.had_ns + changes_ns(vcpu, had) + had.turns * late_ns;
+            let least_ns = had.had_ns + changes_ns(vcpu, had) + (had.turns + 1) * late_ns;
             let is_left =
                 had.is_clean && least_ns < vcpu.window_ns && threads.sole_waits(vcpu.tenant, vcpu.index);
             is_left.then_some(vcpu)

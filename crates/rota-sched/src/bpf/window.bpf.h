@@ -267,6 +267,7 @@ __noinline u64 window_serves(u32 cpu, u32 tenant_id, u32 index, u64 now)
 	w.woke = now;
 	if (c->turn.level < ROTA_LEVEL_OWNER ? w.left >= ROTA_WINDOW_LEAST_NS : goes_first(c, view, vcpu, &w, now))
 		return w.end;
+	c->windows.asked = 1;
 	return 0;
 }
 

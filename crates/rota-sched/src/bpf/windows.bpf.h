@@ -74,6 +74,7 @@ __noinline bool survey_windows(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 	if (!view)
 		return false;
 	charge_lost(c);
+	c->windows.asked = 0; /* and then looks: a waker has counted its thread before */
 	c->windows.waiting = c->windows.rights = c->windows.woken = 0;
 	c->windows.next = ROTA_NEVER;
 	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
@@ -344,7 +345,7 @@ static __always_inline bool serve_window(struct run *r, struct cpu_ctx *c, u32 l
  */
 static __always_inline bool turn_goes_on(const struct cpu_ctx *c, struct task_struct *prev, u64 now)
 {
-	if (!c->slot.in_windows || c->turn.overtaken || c->turn.local == ROTA_NONE ||
+	if (!c->slot.in_windows || c->turn.overtaken || c->windows.asked || c->turn.local == ROTA_NONE ||
 	    (c->turn.other_since && (!prev || c->turn.other_since != now)))
 		return false;
 	return c->turn.level == ROTA_LEVEL_OWNER ? c->turn.local == c->windows.owner && now < c->slot.end
