@@ -1,16 +1,33 @@
 //! Which cgroups are tenants. Each way to find one has a file below this one: by the names of cgroups, or as a VM.
+//!
+//! Where several cgroups are what a tenant is matched by, none is guessed: it stays with the one that it was found in
+//! first, and the operator is told.
 
+pub mod monitors;
 mod names;
-pub mod vm;
+pub mod threads;
+mod vm;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rota_model::{Cgroup, Match};
 
+use crate::tree::Place;
+use monitors::{Stranger, Vms};
 use names::Names;
+
+/// What is here to be found.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a> {
+    /// See [`crate::tree::Tree::cgroups`].
+    pub cgroups: &'a BTreeMap<PathBuf, Place>,
+    /// See [`crate::tree::Tree::users_units`].
+    pub users_units: &'a BTreeSet<PathBuf>,
+    /// See [`monitors::running_vms`].
+    pub vms: &'a Vms,
+}
 
 /// Which tenants are there, and which were found where another tenant was found before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,56 +47,119 @@ pub enum Unfit {
     UsersUnit(PathBuf),
     /// A VM in the root cgroup, which is the whole machine.
     InRoot,
+    /// One of these, and nobody can say which.
+    Several(Vec<PathBuf>),
+    /// A process that only says that it is the VM.
+    Stranger(Stranger),
 }
 
-/// Finds the tenants' cgroups in the tree. `vms` are the VMs that run, see [`vm::running_vms`].
+/// Finds the tenants' cgroups. A tenant that was in one of several `before` stays there.
 pub fn discover<'a>(
-    cgroups: &BTreeMap<PathBuf, u64>,
-    vms: &BTreeMap<(String, String), PathBuf>,
+    here: Here<'_>,
+    before: &BTreeMap<String, Cgroup>,
     tenants: impl Iterator<Item = (&'a str, &'a Match)>,
 ) -> Discovered {
-    let names = Names::of(cgroups);
+    let names = Names::of(here.cgroups);
     let mut discovered = Discovered::default();
     let mut owners: BTreeMap<u64, &str> = BTreeMap::new();
     for (tenant, matcher) in tenants {
-        let path = match matcher {
-            Match::Cgroup(path) => Some(Path::new(path)),
-            Match::Unit(unit) => names.units.get(OsStr::new(unit)).copied(),
-            Match::Container(id) => names.container(id),
-            Match::Vm { vmm, name } => vms.get(&(vmm.clone(), name.clone())).map(PathBuf::as_path),
-        };
-        let unfit = match (path, matcher) {
-            (None, Match::Unit(unit)) => {
-                names.user_units.get(OsStr::new(unit)).map(|found| Unfit::UsersUnit(found.to_path_buf()))
-            }
-            (Some(path), Match::Vm { .. }) if path.as_os_str().is_empty() => Some(Unfit::InRoot),
-            _ => None,
-        };
+        let candidates = candidates(here, &names, matcher);
+        let unfit = unfit(here, matcher, &candidates);
         discovered.unfit.extend(unfit.map(|unfit| (tenant.to_owned(), unfit)));
-        let Some((path, &id)) = path.and_then(|path| Some((path, cgroups.get(path)?))) else { continue };
-        match owners.entry(id) {
+        let was = |candidate: &&Cgroup| before.get(tenant) == Some(*candidate);
+        let place = match &candidates[..] {
+            [one] => Some(one),
+            several => several.iter().find(was),
+        };
+        let Some(place) = place.filter(|place| !place.path.as_os_str().is_empty()) else { continue };
+        match owners.entry(place.id) {
             Entry::Occupied(owner) => {
                 discovered.conflicts.insert((tenant.to_owned(), (*owner.get()).to_owned()));
             }
             Entry::Vacant(free) => {
                 free.insert(tenant);
-                discovered.found.insert(tenant.to_owned(), Cgroup { path: path.to_owned(), id });
+                discovered.found.insert(tenant.to_owned(), place.clone());
             }
         }
     }
     discovered
 }
 
+/// All that a tenant may be.
+fn candidates(here: Here<'_>, names: &Names<'_>, matcher: &Match) -> Vec<Cgroup> {
+    let paths = match matcher {
+        Match::Cgroup(path) => vec![Path::new(path)],
+        Match::Unit(unit) => names.units(unit),
+        Match::Container(id) => names.containers(id),
+        Match::Vm { vmm, name } => {
+            return here.vms.found.get(&(vmm.clone(), name.clone())).cloned().unwrap_or_default();
+        }
+    };
+    let cgroup = |path: &Path| Some(Cgroup { path: path.to_owned(), id: here.cgroups.get(path)?.id });
+    paths.into_iter().filter_map(cgroup).collect()
+}
+
+/// What there is to tell about a tenant with these candidates.
+fn unfit(here: Here<'_>, matcher: &Match, candidates: &[Cgroup]) -> Option<Unfit> {
+    match (candidates, matcher) {
+        ([], Match::Unit(unit)) => {
+            let named = |path: &&PathBuf| path.file_name().is_some_and(|name| name == unit.as_str());
+            here.users_units.iter().find(named).map(|path| Unfit::UsersUnit(path.clone()))
+        }
+        ([], Match::Vm { vmm, name }) => {
+            here.vms.strangers.get(&(vmm.clone(), name.clone())).cloned().map(Unfit::Stranger)
+        }
+        ([one], Match::Vm { .. }) if one.path.as_os_str().is_empty() => Some(Unfit::InRoot),
+        ([] | [_], _) => None,
+        (several, _) => Some(Unfit::Several(several.iter().map(|cgroup| cgroup.path.clone()).collect())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::{Reach, Tree};
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
+    /// A tree with these cgroups, as the daemon reads it.
+    fn tree(paths: &[&str]) -> Tree {
+        let folder = tempfile::tempdir().unwrap();
+        paths.iter().for_each(|path| std::fs::create_dir_all(folder.path().join(path)).unwrap());
+        Tree::open(folder.path(), Reach::tenants()).unwrap()
+    }
+
+    fn look(
+        tree: &Tree,
+        vms: &Vms,
+        before: &BTreeMap<String, Cgroup>,
+        tenants: &[(&str, Match)],
+    ) -> Discovered {
+        let here = Here { cgroups: tree.cgroups(), users_units: tree.users_units(), vms };
+        discover(here, before, tenants.iter().map(|(name, matcher)| (*name, matcher)))
+    }
+
+    fn vms(cgroups: &[(&str, u64)]) -> Vms {
+        let cgroup = |(path, id): &(&str, u64)| Cgroup { path: path.into(), id: *id };
+        let key = ("qemu".to_owned(), "vm".to_owned());
+        Vms { found: BTreeMap::from([(key, cgroups.iter().map(cgroup).collect())]), ..Vms::default() }
+    }
+
+    fn vm(name: &str) -> Match {
+        Match::Vm { vmm: "qemu".to_owned(), name: name.to_owned() }
+    }
+
+    fn container(id: &str) -> Match {
+        Match::Container(id.to_owned())
+    }
+
+    fn unit(unit: &str) -> Match {
+        Match::Unit(unit.to_owned())
+    }
+
     fn find(paths: &[&str], matcher: Match) -> Option<String> {
-        let cgroups = paths.iter().zip(1..).map(|(path, id)| (PathBuf::from(path), id)).collect();
-        let vms = BTreeMap::from([(("qemu".to_owned(), "vm".to_owned()), PathBuf::from("vm.scope"))]);
-        let discovered = discover(&cgroups, &vms, [("t", &matcher)].into_iter());
+        let vms = vms(&[("vm.scope", 7)]);
+        let discovered = look(&tree(paths), &vms, &BTreeMap::new(), &[("t", matcher)]);
         discovered.found.get("t").map(|found| found.path.to_str().unwrap().to_owned())
     }
 
@@ -101,14 +181,11 @@ mod tests {
         let cgroup = |path: &str| Match::Cgroup(path.to_owned());
         assert_eq!(find(&paths, cgroup("machine.slice/web-0")).as_deref(), Some("machine.slice/web-0"));
         assert_eq!(find(&paths, cgroup("machine.slice/web-1")), None);
-        let unit = |unit: &str| Match::Unit(unit.to_owned());
         assert_eq!(find(&paths, unit("redis.service")).as_deref(), Some("system.slice/redis.service"));
         assert_eq!(find(&paths, unit("hidden.service")), None, "not a slice's child");
-        let container = |id: &str| Match::Container(id.to_owned());
         assert_eq!(find(&paths, container(&ID[..12])), Some(docker.clone()));
         assert_eq!(find(&paths, container(ID)), Some(docker.clone()));
         assert_eq!(find(&paths, container("fedcba987654")), None);
-        let vm = |name: &str| Match::Vm { vmm: "qemu".to_owned(), name: name.to_owned() };
         assert_eq!(find(&paths, vm("vm")).as_deref(), Some("vm.scope"));
         assert_eq!(find(&paths, vm("other")), None);
         assert_eq!(find(&[ID], container(&ID[..12])).as_deref(), Some(ID));
@@ -128,10 +205,7 @@ mod tests {
 
     #[test]
     fn a_vm_in_the_root_cgroup_is_no_tenant_and_is_told() {
-        let key = ("qemu".to_owned(), "vm".to_owned());
-        let matcher = Match::Vm { vmm: key.0.clone(), name: key.1.clone() };
-        let vms = BTreeMap::from([(key, PathBuf::new())]);
-        let discovered = discover(&BTreeMap::new(), &vms, [("t", &matcher)].into_iter());
+        let discovered = look(&tree(&[]), &vms(&[("", 1)]), &BTreeMap::new(), &[("t", vm("vm"))]);
         assert!(discovered.found.is_empty());
         assert_eq!(discovered.unfit, BTreeSet::from([("t".to_owned(), Unfit::InRoot)]));
     }
@@ -139,23 +213,62 @@ mod tests {
     /// A user could make a unit with the name of a tenant that is not running, and have its reservation.
     #[test]
     fn a_users_unit_is_no_tenant_by_name_and_is_told() {
-        let unit = "user.slice/user-1000.slice/user@1000.service/app.slice/ptyxis-spawn-1.scope";
-        let inner = "system.slice/a.service/b.slice/inner.scope";
-        let cgroups = [unit, inner].iter().zip(1..).map(|(path, id)| (PathBuf::from(path), id)).collect();
-        let tenants = ["ptyxis-spawn-1.scope", "inner.scope"].map(|name| Match::Unit(name.to_owned()));
-        let tenants = ["a", "b"].into_iter().zip(&tenants);
-        let discovered = discover(&cgroups, &BTreeMap::new(), tenants);
+        let path = "user.slice/user-1000.slice/user@1000.service/app.slice/ptyxis-spawn-1.scope";
+        let tree = tree(&[path, "system.slice/a.service/b.slice/inner.scope"]);
+        let tenants = [("a", unit("ptyxis-spawn-1.scope")), ("b", unit("inner.scope"))];
+        let discovered = look(&tree, &Vms::default(), &BTreeMap::new(), &tenants);
         assert!(discovered.found.is_empty());
-        assert_eq!(discovered.unfit, BTreeSet::from([("a".to_owned(), Unfit::UsersUnit(unit.into()))]));
+        assert_eq!(discovered.unfit, BTreeSet::from([("a".to_owned(), Unfit::UsersUnit(path.into()))]));
     }
 
     #[test]
     fn one_cgroup_is_one_tenant() {
-        let cgroups = BTreeMap::from([(PathBuf::from("a.service"), 7)]);
-        let tenants = [("x", Match::Cgroup("a.service".into())), ("y", Match::Unit("a.service".into()))];
-        let discovered =
-            discover(&cgroups, &BTreeMap::new(), tenants.iter().map(|(name, matcher)| (*name, matcher)));
+        let tenants = [("x", Match::Cgroup("a.service".into())), ("y", unit("a.service"))];
+        let discovered = look(&tree(&["a.service"]), &Vms::default(), &BTreeMap::new(), &tenants);
         assert_eq!(discovered.found.keys().collect::<Vec<_>>(), ["x"]);
         assert_eq!(discovered.conflicts, BTreeSet::from([("y".to_owned(), "x".to_owned())]));
+    }
+
+    /// A directory that a user or a container calls like a container once took that one's place.
+    #[test]
+    fn nobody_becomes_a_container_by_a_directory() {
+        let docker = format!("system.slice/docker-{ID}.scope");
+        let pod =
+            format!("kubepods.slice/kubepods-burstable.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope");
+        for (real, fake) in [
+            (docker.as_str(), format!("user.slice/user-1000.slice/user@1000.service/a/b/{}", &ID[..12])),
+            (pod.as_str(), format!("machine.slice/tenant.scope/{ID}")),
+            (pod.as_str(), format!("docker/tenant/{ID}")),
+        ] {
+            for id in [ID, &ID[..12]] {
+                assert_eq!(find(&[real, &fake], container(id)).as_deref(), Some(real), "{fake}");
+                assert_eq!(find(&[&fake], container(id)), None, "{fake}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_there_are_several_none_is_guessed_and_the_first_one_stays() {
+        let paths = [format!("docker/{ID}"), format!("docker/{}f{}", &ID[..12], &ID[13..])];
+        let tree = tree(&[&paths[0], &paths[1]]);
+        let tenants = [("t", container(&ID[..12]))];
+        let none = BTreeMap::new();
+        let discovered = look(&tree, &Vms::default(), &none, &tenants);
+        assert!(discovered.found.is_empty());
+        let several = Unfit::Several(paths.iter().map(PathBuf::from).collect());
+        assert_eq!(discovered.unfit, BTreeSet::from([("t".to_owned(), several.clone())]));
+        assert_eq!(look(&tree, &Vms::default(), &none, &[("t", container(ID))]).found.len(), 1);
+
+        let first = Cgroup { path: paths[1].clone().into(), id: tree.cgroups()[Path::new(&paths[1])].id };
+        let before = BTreeMap::from([("t".to_owned(), first.clone())]);
+        let discovered = look(&tree, &Vms::default(), &before, &tenants);
+        assert_eq!((&discovered.found["t"], discovered.unfit.len()), (&first, 1));
+
+        // So it is with VMs: a later one of the same name, whatever its process id, displaces none.
+        let (tenants, later) = ([("t", vm("vm"))], vms(&[("late", 8), ("first", 7)]));
+        let first = Cgroup { path: "first".into(), id: 7 };
+        let before = BTreeMap::from([("t".to_owned(), first.clone())]);
+        assert!(look(&tree, &later, &none, &tenants).found.is_empty());
+        assert_eq!(look(&tree, &later, &before, &tenants).found["t"], first);
     }
 }

@@ -11,3 +11,4 @@ pub mod topology;
 pub mod tree;
 
 pub use discovery::{Discovery, Sighting};
+pub use find::monitors::Trust;

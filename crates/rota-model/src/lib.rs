@@ -63,10 +63,29 @@ pub fn quote(text: &str) -> String {
     }
 }
 
+/// A text for a log or a terminal: what would steer one, or cannot be seen, is written as an escape. Names of cgroups,
+/// programs and files are whatever a user likes.
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\'' | '"' | '\\' => shown.push(letter),
+            _ => shown.extend(letter.escape_debug()),
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use config::{Machine, Source, parse_here};
+
+    #[test]
+    fn what_would_steer_a_terminal_is_shown_as_an_escape() {
+        assert_eq!(printable("web: 'a\\x2d' \"ü\""), "web: 'a\\x2d' \"ü\"");
+        assert_eq!(printable("\u{1b}[31mred\r\n\t\u{202e}\u{9b}"), "\\u{1b}[31mred\\r\\n\\t\\u{202e}\\u{9b}");
+    }
 
     fn here(text: &str, machine: &Machine) -> Result<(Model, CpuSet), String> {
         let source = Source { path: "rota.toml".to_owned(), text: text.to_owned() };

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_gettime};
-use rota_host::{Discovery, Sighting, topology, tree};
+use rota_host::{Discovery, Sighting, Trust, topology, tree};
 use rota_model::config::{Source, parse_here};
 use rota_model::{CpuSet, Model};
 use rota_rules::life::{Action, Event};
@@ -198,7 +198,8 @@ impl<'a, S: Installer> Session<'a, S> {
                 "CPUs {offline} of host.cpus are offline: nothing is planned there until they are online"
             ));
         }
-        let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone())?;
+        let trust = Trust::new(Vec::new());
+        let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust)?;
         let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
         for tenant in unmatched {
             say(&format!("{}: has no `match`, so it is only planned for", tenant.name));
@@ -249,7 +250,7 @@ impl<'a, S: Installer> Session<'a, S> {
             if stopped {
                 return Ok(Ended::Stopped);
             }
-            if cgroups && self.discovery.refresh()? {
+            if cgroups && self.discovery.refresh() {
                 self.look();
             }
             if config && self.watch.changed()? {
@@ -268,16 +269,21 @@ impl<'a, S: Installer> Session<'a, S> {
 
     /// Waits for a request to stop, cgroups, configuration, a client, or the next thing that is due.
     fn wait(&self, stop: BorrowedFd) -> Result<[bool; 4]> {
+        let due_ns = self.driver.due_ns().saturating_sub(now_ns());
+        // A pause ends with a look.
+        let pause_ns = Some(self.discovery.pause().as_nanos() as u64).filter(|pause_ns| *pause_ns > 0);
+        let timeout_ns = pause_ns.map_or(due_ns, |pause_ns| pause_ns.min(due_ns));
         // Rounded up: a deadline that is almost there is not worth a turn that finds nothing due.
-        let timeout_ms = self.driver.due_ns().saturating_sub(now_ns()).div_ceil(1_000_000);
-        let timeout = PollTimeout::try_from(timeout_ms).unwrap_or(PollTimeout::MAX);
-        let mut fds = [stop, self.discovery.as_fd(), self.watch.as_fd(), self.server.as_fd()]
-            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut fds, timeout) {
+        let timeout = PollTimeout::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
+        let fds = [Some(stop), self.discovery.fd(), Some(self.watch.as_fd()), Some(self.server.as_fd())];
+        let mut polled: Vec<PollFd> =
+            fds.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
+        match poll(&mut polled, timeout) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("waiting for events"),
         }
-        Ok(fds.map(|fd| fd.any().unwrap_or(false)))
+        let mut happened = polled.iter().map(|fd| fd.any().unwrap_or(false));
+        Ok(fds.map(|fd| fd.is_some() && happened.next().unwrap_or(false)))
     }
 
     fn do_what_is_due(&mut self) -> Result<()> {
@@ -319,7 +325,7 @@ impl<'a, S: Installer> Session<'a, S> {
             }
             Chore::FindThreads => self.find_threads(),
             Chore::Rescan => {
-                if self.discovery.rescan()? {
+                if self.discovery.rescan() {
                     self.look();
                 }
             }
@@ -343,7 +349,7 @@ impl<'a, S: Installer> Session<'a, S> {
     }
 
     fn find_threads(&mut self) {
-        let sightings = self.discovery.scan_threads();
+        let sightings = self.discovery.scan_threads(self.driver.model());
         sightings.into_iter().for_each(|sighting| self.driver.tell(event(sighting)));
     }
 

@@ -4,52 +4,39 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// The tree's directories by what their names say. Units are looked for in slices only, and of two containers the one
-/// nearest to the root counts, so that what a container creates inside of its own cgroup does not pass for another.
+use crate::tree::{Place, is_slice};
+
+/// The host's own cgroups by what their names say. What a user or a container creates passes for none of them.
 pub struct Names<'a> {
-    pub units: BTreeMap<&'a OsStr, &'a Path>,
-    /// Units of users' own managers. Any user can name one like the system's, so none of them is a tenant by its name.
-    pub user_units: BTreeMap<&'a OsStr, &'a Path>,
-    containers: BTreeMap<&'a str, &'a Path>,
+    units: BTreeMap<&'a OsStr, Vec<&'a Path>>,
+    containers: BTreeMap<&'a str, Vec<&'a Path>>,
 }
 
 impl<'a> Names<'a> {
-    pub fn of(cgroups: &'a BTreeMap<PathBuf, u64>) -> Names<'a> {
-        let mut paths: Vec<&Path> = cgroups.keys().map(PathBuf::as_path).collect();
-        paths.sort_by_key(|path| path.components().count());
-        let mut names =
-            Names { units: BTreeMap::new(), user_units: BTreeMap::new(), containers: BTreeMap::new() };
-        for path in paths {
+    pub fn of(cgroups: &'a BTreeMap<PathBuf, Place>) -> Names<'a> {
+        let mut names = Names { units: BTreeMap::new(), containers: BTreeMap::new() };
+        for (path, _) in cgroups.iter().filter(|(_, place)| place.of_host) {
             let Some(name) = path.file_name() else { continue };
-            let mut above = path.parent().into_iter().flat_map(Path::iter).skip_while(|name| is_slice(name));
-            match above.next() {
-                None => _ = names.units.entry(name).or_insert(path),
-                Some(manager) if is_users_manager(manager) && above.all(is_slice) => {
-                    names.user_units.entry(name).or_insert(path);
-                }
-                Some(_) => {}
+            if path.parent().into_iter().flat_map(Path::iter).all(is_slice) {
+                names.units.entry(name).or_default().push(path);
             }
             for id in name.to_str().into_iter().flat_map(container_ids) {
-                names.containers.entry(id).or_insert(path);
+                names.containers.entry(id).or_default().push(path);
             }
         }
         names
     }
 
-    /// The container whose id begins with `id`.
-    pub fn container(&self, id: &str) -> Option<&'a Path> {
-        let (found, path) = self.containers.range(id..).next()?;
-        found.starts_with(id).then_some(*path)
+    /// The units of that name.
+    pub fn units(&self, name: &str) -> Vec<&'a Path> {
+        self.units.get(OsStr::new(name)).cloned().unwrap_or_default()
     }
-}
 
-fn is_slice(name: &OsStr) -> bool {
-    name.as_encoded_bytes().ends_with(b".slice")
-}
-
-/// Whether it is a user's manager, `user@1000.service`.
-fn is_users_manager(name: &OsStr) -> bool {
-    name.to_str().is_some_and(|name| name.starts_with("user@") && name.ends_with(".service"))
+    /// The containers whose ids begin with `id`. As Docker does, nothing is guessed if there are several.
+    pub fn containers(&self, id: &str) -> Vec<&'a Path> {
+        let ids = self.containers.range(id..).take_while(|(found, _)| found.starts_with(id));
+        ids.flat_map(|(_, paths)| paths.iter().copied()).collect()
+    }
 }
 
 /// What may be a container's id in the name of a cgroup: all of it, or what follows the runtime's prefix, as in
@@ -59,5 +46,6 @@ fn container_ids(name: &str) -> impl Iterator<Item = &str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let is_monitor = name.contains("conmon-");
     let starts = std::iter::once(0).chain(name.match_indices(['-', ':']).map(|(end, _)| end + 1));
-    starts.map(|start| &name[start..]).filter(move |id| id.len() >= 12 && !is_monitor)
+    let is_id = |id: &&str| id.len() >= 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    starts.map(|start| &name[start..]).filter(is_id).filter(move |_| !is_monitor)
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use nix::sys::utsname::uname;
-use rota_host::find::discover;
-use rota_host::find::vm::{ThreadScan, running_vms};
+use rota_host::find::monitors::{Trust, running_vms};
+use rota_host::find::threads::ThreadScan;
+use rota_host::find::{Here, discover};
 use rota_host::topology;
-use rota_host::tree::{self, Tree};
+use rota_host::tree::{self, Place, Reach, Tree};
 use rota_model::config::{Source, parse};
 use rota_model::{CpuSet, Model};
 
@@ -66,13 +67,13 @@ pub struct Tenants {
     host: Host,
     tree: Tree,
     /// What each cgroup said when it was seen first, by id; without the leading slash.
-    cgroups: HashMap<u64, (PathBuf, Limits)>,
+    cgroups: HashMap<u64, (PathBuf, Place, Limits)>,
 }
 
 impl Tenants {
     /// Looks at the host.
     pub fn find(model: &Model, configured: bool) -> Result<Tenants> {
-        let tree = Tree::open(tree::mount_point()?)?;
+        let tree = Tree::open(tree::mount_point()?, Reach::All)?;
         let (host, model) = (Host::from(&model.host), model.clone());
         let mut tenants = Tenants { model, configured, host, tree, cgroups: HashMap::new() };
         tenants.remember();
@@ -84,17 +85,17 @@ impl Tenants {
     }
 
     /// Takes note of cgroups that have come.
-    pub fn refresh(&mut self) -> Result<()> {
-        if self.tree.refresh()? {
+    pub fn refresh(&mut self) {
+        if self.tree.refresh() {
             self.remember();
         }
-        Ok(())
     }
 
     fn remember(&mut self) {
-        for (path, id) in self.tree.cgroups() {
-            let root = self.tree.root();
-            self.cgroups.entry(*id).or_insert_with(|| (path.clone(), limits(&root.join(path))));
+        let root = self.tree.root();
+        for (path, place) in self.tree.cgroups() {
+            let seen = self.cgroups.entry(place.id);
+            seen.or_insert_with(|| (path.clone(), *place, limits(&root.join(path))));
         }
     }
 
@@ -106,7 +107,9 @@ impl Tenants {
         duration_ns: u64,
         lost: u64,
     ) -> Result<Recording> {
-        self.refresh()?;
+        // Also those that could not be watched.
+        self.tree.rescan();
+        self.remember();
         let kernel =
             uname().context("asking the kernel for its release")?.release().to_string_lossy().into_owned();
         let (seen, events) = gathered.finish(began_ns, duration_ns);
@@ -147,16 +150,20 @@ impl Tenants {
 
     /// The configuration's tenants, and whose cgroup is where.
     fn configured_tenants(&self) -> (Vec<Tenant>, BTreeMap<PathBuf, u32>) {
-        let vms = running_vms(Path::new(PROC), self.tree.root());
-        let cgroups = self.cgroups.iter().map(|(id, (path, _))| (path.clone(), *id)).collect();
+        let (root, owner, trust) = (self.tree.root(), self.tree.owner(), Trust::new(Vec::new()));
+        let vms = running_vms(Path::new(PROC), root, owner, &trust, false, |_| true);
+        let cgroups = self.cgroups.values().map(|(path, place, _)| (path.clone(), *place)).collect();
+        let here = Here { cgroups: &cgroups, users_units: self.tree.users_units(), vms: &vms };
         let ours = self.model.tenants.iter().filter(|tenant| tenant.name != rota_model::Tenant::SYSTEM);
         let matchers =
             ours.clone().filter_map(|tenant| Some((tenant.name.as_str(), tenant.matcher.as_ref()?)));
-        let found = discover(&cgroups, &vms, matchers).found;
+        let found = discover(here, &BTreeMap::new(), matchers).found;
         let (mut tenants, mut paths) = (Vec::new(), BTreeMap::new());
         for tenant in ours {
             let place = found.get(&tenant.name);
-            let limits = place.map_or(UNLIMITED, |place| self.cgroups[&place.id].1);
+            let limits = place
+                .and_then(|place| self.cgroups.get(&place.id))
+                .map_or(UNLIMITED, |(_, _, limits)| *limits);
             let path = place.map_or_else(PathBuf::new, |place| place.path.clone());
             if place.is_some() {
                 paths.insert(path.clone(), tenants.len() as u32);
@@ -171,7 +178,7 @@ impl Tenants {
         let used = seen.iter().filter(|thread| !thread.is_kernel);
         let used: BTreeMap<&Path, Limits> = used
             .filter_map(|thread| self.cgroups.get(&thread.cgroup))
-            .map(|(path, limits)| (path.as_path(), *limits))
+            .map(|(path, _, limits)| (path.as_path(), *limits))
             .collect();
         let tenant = |(path, limits): (&&Path, &Limits)| Tenant {
             name: path.display().to_string(),
@@ -194,7 +201,7 @@ impl Tenants {
         for (path, tenant) in paths {
             let Tenant { is_vm, vcpus: count, .. } = tenants[*tenant as usize];
             if is_vm {
-                let found = scan.vcpus(&self.tree.root().join(path));
+                let found = scan.vcpus(&self.tree.root().join(path), count);
                 vcpus.extend(
                     found.into_iter().filter(|(vcpu, _)| *vcpu < count).map(|(vcpu, tid)| (tid, vcpu)),
                 );

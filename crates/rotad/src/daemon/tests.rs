@@ -216,6 +216,9 @@ fn tenants_come_change_and_go() {
     fs::create_dir_all(daemon.path("proc/50")).unwrap();
     fs::write(daemon.path("proc/50/comm"), "CPU 1/KVM\n").unwrap();
     fs::write(cgroup.join("cgroup.threads"), "50\n").unwrap();
+    fs::write(cgroup.join("cgroup.procs"), "50\n").unwrap();
+    fs::create_dir(daemon.path("proc/50/fd")).unwrap();
+    std::os::unix::fs::symlink("anon_inode:kvm-vm", daemon.path("proc/50/fd/9")).unwrap();
     daemon.wait("a VM", |status| tenant(status, "web").kind == "vm" && tenant(status, "web").runnable == 1);
 
     fs::write(daemon.path("etc/rota.toml"), web(0.3)).unwrap();
