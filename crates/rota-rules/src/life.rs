@@ -15,6 +15,7 @@ mod admission;
 mod event;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +28,7 @@ use crate::planning::{Grants, Proposer, propose};
 use crate::status::{SpareStatus, State};
 use admission::Admission;
 pub use event::{Action, Change, Event};
+use threads::Changes;
 use told::Told;
 
 /// Changes within this time go into one plan.
@@ -61,6 +63,9 @@ struct Entry {
     since_ns: u64,
     is_vm: bool,
     threads: BTreeMap<u32, i32>,
+    changes: Changes,
+    /// The operator was told that they change too often.
+    is_told_restless: bool,
     /// The operator was told that its vCPU threads have no names.
     is_told_nameless: bool,
     refused: Option<String>,
@@ -271,6 +276,8 @@ impl Life {
             since_ns: now_ns,
             is_vm,
             threads: BTreeMap::new(),
+            changes: Changes::new(now_ns),
+            is_told_restless: false,
             is_told_nameless: false,
             refused: None,
             told: Told::default(),
@@ -290,6 +297,10 @@ impl Life {
 
     fn threads(&mut self, now_ns: u64, name: &str, threads: BTreeMap<u32, i32>, said: &mut Vec<String>) {
         let Some(entry) = present(&mut self.entries, name) else { return };
+        let (threads, waits) = entry.changes.take(now_ns, &entry.threads, threads);
+        if waits && !std::mem::replace(&mut entry.is_told_restless, true) {
+            said.push(format!("{name}: its vCPU threads change too often; new ones wait some seconds each"));
+        }
         if entry.threads == threads {
             said.extend(entry.is_nameless(now_ns).then(|| {
                 format!(

@@ -383,6 +383,30 @@ fn a_vm_without_names_of_vcpus_is_told_once() {
     assert_eq!(told("firecracker"), 0, "its vCPUs begin when it is told to");
 }
 
+/// A thread that was called now so, now so once had all threads of the host looked at anew each time, with a line.
+#[test]
+fn who_renames_threads_all_the_time_waits_and_fills_no_log() {
+    let mut world = World::new(model(&reserved("vm", 0.25, 20)));
+    world.appear("vm", 1);
+    world.settle();
+    let said = world.record.said.len();
+    let found = |tids: &[i32]| Event::Threads {
+        tenant: "vm".into(),
+        threads: (0..).zip(tids.iter().copied()).collect(),
+    };
+    for _ in 0..1_000 {
+        world.event(found(&[50]));
+        world.event(found(&[]));
+    }
+    assert!(world.record.said.len() - said < 100, "{} lines", world.record.said.len() - said);
+    assert!(world.said("change too often"));
+    world.event(found(&[50]));
+    assert!(world.record.threads.is_empty(), "it waits");
+    world.pass(5_000 * MS);
+    world.event(found(&[50]));
+    assert_eq!(world.record.threads.len(), 1);
+}
+
 #[test]
 fn a_host_without_housekeeping_serves_the_system_as_a_tenant() {
     let mut world = World::new(configured("[host]\ncpus = \"0-2\"\n"));
