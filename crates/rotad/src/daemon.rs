@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +24,8 @@ use rota_sched::Scheduler;
 use crate::installer::Installer;
 use crate::log::say;
 use crate::server::{Server, ask};
-use crate::{metrics, sources};
+use crate::service::Service;
+use crate::{metrics, socket, sources};
 
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
 const HOTPLUG: Duration = Duration::from_secs(2);
@@ -36,8 +37,12 @@ pub struct Options {
     pub config: PathBuf,
     /// Where `rota status` asks.
     pub socket: PathBuf,
+    /// Who may ask there, beside root.
+    pub group: Option<u32>,
     /// Where Prometheus asks, if it does.
-    pub metrics: Option<SocketAddr>,
+    pub metrics: Option<metrics::Address>,
+    /// The users whose processes may be VMs, beside root's and libvirt's.
+    pub vm_users: Vec<RangeInclusive<u32>>,
 }
 
 /// Why the daemon ended other than by being asked to.
@@ -57,22 +62,37 @@ struct Machine {
     system: PathBuf,
 }
 
-/// Runs until SIGINT or SIGTERM.
+/// What the daemon is told from outside.
+#[derive(Clone, Copy, Debug)]
+struct Signals<'a> {
+    /// To end.
+    stop: BorrowedFd<'a>,
+    /// To read the configuration anew.
+    reload: BorrowedFd<'a>,
+}
+
+/// Runs until SIGINT or SIGTERM. SIGHUP has the configuration read anew.
 ///
 /// # Errors
 /// See [`Failure`].
 pub fn run(options: &Options) -> Result<(), Failure> {
-    let signals = [Signal::SIGINT, Signal::SIGTERM].into_iter().collect::<SigSet>();
-    signals.thread_block().context("blocking signals").map_err(Failure::Failed)?;
-    let stop = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .context("making a signalfd")
-        .map_err(Failure::Failed)?;
+    let stop = signals(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::Failed)?;
+    let reload = signals(&[Signal::SIGHUP]).map_err(Failure::Failed)?;
     let machine = Machine {
         cgroup_root: tree::mount_point().map_err(Failure::Failed)?,
         proc: "/proc".into(),
         system: topology::SYSFS.into(),
     };
-    run_on(&machine, options, stop.as_fd(), |model| start_scheduler(&machine.system, model))
+    let signals = Signals { stop: stop.as_fd(), reload: reload.as_fd() };
+    run_on(&machine, options, signals, |model| start_scheduler(&machine.system, model))
+}
+
+/// Tells of these signals, which do nothing else from now on.
+fn signals(which: &[Signal]) -> Result<SignalFd> {
+    let signals = which.iter().copied().collect::<SigSet>();
+    signals.thread_block().context("blocking signals")?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+        .context("making a signalfd")
 }
 
 fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
@@ -86,22 +106,19 @@ fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
 fn run_on<S: Installer>(
     machine: &Machine,
     options: &Options,
-    stop: BorrowedFd,
+    signals: Signals,
     mut start: impl FnMut(&Model) -> Result<S>,
 ) -> Result<(), Failure> {
     // Before anything is started: a second daemon, or a wrong configuration, disturbs nothing.
-    load(machine, &options.config).map_err(Failure::Usage)?;
-    let server = Server::bind(&options.socket).map_err(Failure::Failed)?;
-    if let Some(address) = options.metrics {
-        let socket = options.socket.clone();
-        let address = metrics::serve(address, move || ask(&socket)).map_err(Failure::Failed)?;
-        say(&format!("metrics at http://{address}/metrics"));
-    }
+    let mut good = load(machine, &options.config).map_err(Failure::Usage)?.sources;
+    let server = serve(options)?;
     loop {
         let online = topology::online(&machine.system).map_err(Failure::Failed)?;
-        let ended = Session::start(machine, options, &server, &mut start)
-            .and_then(|mut session| session.run(stop))
-            .map_err(Failure::Failed)?;
+        let mut session =
+            Session::start(machine, options, &server, good, &mut start).map_err(Failure::Failed)?;
+        let ended = session.run(signals).map_err(Failure::Failed)?;
+        good = session.sources.clone();
+        drop(session);
         match ended {
             Ended::Stopped => {
                 say("stopped; the kernel's own scheduler runs every task");
@@ -117,6 +134,21 @@ fn run_on<S: Installer>(
             }
         }
     }
+}
+
+/// Begins to listen, for `rota status` and for Prometheus.
+fn serve(options: &Options) -> Result<Server, Failure> {
+    socket::check(&options.socket).map_err(Failure::Usage)?;
+    if let Some(metrics::Address::Unix(path)) = &options.metrics {
+        socket::check(path).map_err(Failure::Usage)?;
+    }
+    let server = Server::bind(&options.socket, options.group).map_err(Failure::Failed)?;
+    if let Some(address) = &options.metrics {
+        let socket = options.socket.clone();
+        let url = metrics::serve(address, options.group, move || ask(&socket)).map_err(Failure::Failed)?;
+        say(&format!("metrics at {url}"));
+    }
+    Ok(server)
 }
 
 /// The online CPUs, as soon as they are others than before, or after [`HOTPLUG`].
@@ -141,9 +173,30 @@ struct Loaded {
 }
 
 fn load(machine: &Machine, config: &Path) -> Result<Loaded> {
-    let sources = sources::read(config)?;
+    parse(machine, sources::read_trusted(config)?)
+}
+
+fn parse(machine: &Machine, sources: Vec<Source>) -> Result<Loaded> {
     let (model, offline) = parse_here(&sources, &topology::machine(&machine.system)?)?;
     Ok(Loaded { sources, model, offline })
+}
+
+/// The configuration, or the `good` one that was in use, and why.
+fn load_or_keep(machine: &Machine, config: &Path, good: Vec<Source>) -> Result<(Loaded, Option<String>)> {
+    match load(machine, config) {
+        Ok(loaded) => Ok((loaded, None)),
+        Err(error) => {
+            let refused = format!("{error:#}");
+            say(&format!("the edited configuration is not used: {refused}"));
+            Ok((parse(machine, good)?, Some(refused)))
+        }
+    }
+}
+
+/// Takes all that can be read now.
+fn drain(fd: BorrowedFd) {
+    let mut bytes = [0; 1024];
+    while nix::unistd::read(fd, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
 }
 
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
@@ -180,6 +233,7 @@ struct Session<'a, S> {
     offline: CpuSet,
     edit_refused: Option<String>,
     is_ready: bool,
+    service: Service,
 }
 
 impl<'a, S: Installer> Session<'a, S> {
@@ -187,18 +241,19 @@ impl<'a, S: Installer> Session<'a, S> {
         machine: &'a Machine,
         options: &'a Options,
         server: &'a Server,
+        good: Vec<Source>,
         start: &mut impl FnMut(&Model) -> Result<S>,
     ) -> Result<Self> {
         let config = options.config.as_path();
         // Watched before it is read, so that no edit slips through.
-        let watch = sources::Watch::open(config)?;
-        let Loaded { sources, model, offline } = load(machine, config)?;
+        let watch = sources::Watch::open(config);
+        let (Loaded { sources, model, offline }, edit_refused) = load_or_keep(machine, config, good)?;
         if !offline.is_empty() {
             say(&format!(
                 "CPUs {offline} of host.cpus are offline: nothing is planned there until they are online"
             ));
         }
-        let trust = Trust::new(Vec::new());
+        let trust = Trust::new(options.vm_users.clone());
         let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust)?;
         let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
         for tenant in unmatched {
@@ -215,7 +270,7 @@ impl<'a, S: Installer> Session<'a, S> {
             }
         ));
         let driver = Driver::new(now_ns(), model, &Job::ALL);
-        let (edit_refused, is_ready) = (None, false);
+        let (is_ready, service) = (false, Service::default());
         let mut session = Session {
             machine,
             config,
@@ -228,7 +283,9 @@ impl<'a, S: Installer> Session<'a, S> {
             offline,
             edit_refused,
             is_ready,
+            service,
         };
+        session.watch.note().iter().for_each(|line| say(line));
         session.count(); // the account begins with the scheduler, not with the first job
         session.discovery.scan_vms(session.driver.model());
         session.look();
@@ -236,46 +293,65 @@ impl<'a, S: Installer> Session<'a, S> {
         Ok(session)
     }
 
-    fn run(&mut self, stop: BorrowedFd) -> Result<Ended> {
+    fn run(&mut self, signals: Signals) -> Result<Ended> {
         loop {
             if let Some(reason) = self.scheduler.exited() {
                 return Ok(Ended::Exited(reason));
             }
-            self.do_what_is_due()?;
+            self.do_what_is_due();
             if !self.is_ready && self.driver.is_settled() {
                 self.is_ready = true;
                 say("ready");
+                self.service.ready();
+                self.tell_how_it_goes();
             }
-            let [stopped, cgroups, config, asked] = self.wait(stop)?;
+            self.service.alive();
+            let [stopped, reload, cgroups, config, asked] = self.wait(signals)?;
             if stopped {
+                self.service.stopping();
                 return Ok(Ended::Stopped);
             }
             if cgroups && self.discovery.refresh() {
                 self.look();
             }
-            if config && self.watch.changed()? {
+            if reload {
+                drain(signals.reload);
+            }
+            if reload || (config && self.watch.changed()) {
                 self.driver.edited(now_ns());
             }
             if asked {
-                self.count();
-                let status = || Status {
-                    offline: self.offline.to_string(),
-                    ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone())
-                };
-                self.server.answer(status);
+                let server = self.server;
+                server.answer(|| self.status());
             }
         }
     }
 
-    /// Waits for a request to stop, cgroups, configuration, a client, or the next thing that is due.
-    fn wait(&self, stop: BorrowedFd) -> Result<[bool; 4]> {
+    fn status(&mut self) -> Status {
+        self.count();
+        let offline = self.offline.to_string();
+        Status { offline, ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone()) }
+    }
+
+    /// Tells systemd.
+    fn tell_how_it_goes(&self) {
+        let line = match &self.edit_refused {
+            None => format!("{} tenants configured", self.driver.model().tenants.len()),
+            Some(_) => "the edited configuration is not used; the log says why".to_owned(),
+        };
+        self.service.status(&line);
+    }
+
+    /// Waits for a signal, cgroups, configuration, a client, or the next thing that is due.
+    fn wait(&self, signals: Signals) -> Result<[bool; 5]> {
         let due_ns = self.driver.due_ns().saturating_sub(now_ns());
         // A pause ends with a look.
         let pause_ns = Some(self.discovery.pause().as_nanos() as u64).filter(|pause_ns| *pause_ns > 0);
         let timeout_ns = pause_ns.map_or(due_ns, |pause_ns| pause_ns.min(due_ns));
         // Rounded up: a deadline that is almost there is not worth a turn that finds nothing due.
         let timeout = PollTimeout::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
-        let fds = [Some(stop), self.discovery.fd(), Some(self.watch.as_fd()), Some(self.server.as_fd())];
+        let (stop, reload) = (Some(signals.stop), Some(signals.reload));
+        let fds = [stop, reload, self.discovery.fd(), self.watch.fd(), self.server.fd()];
         let mut polled: Vec<PollFd> =
             fds.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, timeout) {
@@ -286,17 +362,16 @@ impl<'a, S: Installer> Session<'a, S> {
         Ok(fds.map(|fd| fd.is_some() && happened.next().unwrap_or(false)))
     }
 
-    fn do_what_is_due(&mut self) -> Result<()> {
+    fn do_what_is_due(&mut self) {
         while let Some(command) = self.driver.next(now_ns()) {
             match command {
                 Command::Act(action) => self.act(action),
                 Command::Spread(ring) => {
                     or_say("background threads are not spread anew", self.scheduler.spread_background(&ring));
                 }
-                Command::Do(chore) => self.do_chore(chore)?,
+                Command::Do(chore) => self.do_chore(chore),
             }
         }
-        Ok(())
     }
 
     fn act(&mut self, action: Action) {
@@ -312,7 +387,7 @@ impl<'a, S: Installer> Session<'a, S> {
         }
     }
 
-    fn do_chore(&mut self, chore: Chore) -> Result<()> {
+    fn do_chore(&mut self, chore: Chore) {
         match chore {
             Chore::Count => self.count(),
             Chore::LookAgain => {
@@ -328,10 +403,12 @@ impl<'a, S: Installer> Session<'a, S> {
                 if self.discovery.rescan() {
                     self.look();
                 }
+                if self.watch.look() {
+                    self.driver.edited(now_ns());
+                }
             }
-            Chore::Configure => self.reconfigure()?,
+            Chore::Configure => self.reconfigure(),
         }
-        Ok(())
     }
 
     fn count(&mut self) {
@@ -354,14 +431,15 @@ impl<'a, S: Installer> Session<'a, S> {
     }
 
     /// Reads the configuration anew. One that is wrong changes nothing.
-    fn reconfigure(&mut self) -> Result<()> {
+    fn reconfigure(&mut self) {
         self.edit_refused = None;
+        self.watch.note().iter().for_each(|line| say(line));
         match load(self.machine, self.config) {
             Ok(loaded) if loaded.sources == self.sources => {}
             Ok(Loaded { sources, model, offline }) => {
                 say("configuration read");
                 self.driver.tell(Event::Configured(model.clone()));
-                self.do_what_is_due()?;
+                self.do_what_is_due();
                 if *self.driver.model() == model {
                     (self.sources, self.offline) = (sources, offline);
                 } else {
@@ -375,7 +453,7 @@ impl<'a, S: Installer> Session<'a, S> {
                 self.edit_refused = Some(format!("{error:#}"));
             }
         }
-        Ok(())
+        self.tell_how_it_goes();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The daemon: it finds tenants, tells the scheduler what follows from [`rota_rules`], and keeps accounts.
 //!
 //! `daemon` carries out what the rules say. `sources` reads the configuration; `server` answers `rota status`, and
-//! `metrics` Prometheus.
+//! `metrics` Prometheus, at a `socket`. `service` tells systemd how it goes.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
 //! and every tenant runs on.
@@ -11,6 +11,8 @@ mod installer;
 mod log;
 pub mod metrics;
 pub mod server;
+mod service;
+mod socket;
 pub mod sources;
 
 pub use daemon::{Failure, Options, run};

@@ -1,11 +1,13 @@
-//! What `rota status` shows, in OpenMetrics' text for Prometheus to scrape: `rota up --metrics ADDRESS:PORT`.
+//! What `rota status` shows, in OpenMetrics' text for Prometheus to scrape: `rota up --metrics ADDRESS:PORT|PATH`.
 //!
-//! A thread of its own answers one client after the other, and asks the daemon as `rota status` does. So a client can
-//! be as slow or as hostile as it likes: it keeps other clients waiting for two seconds, and the daemon not at all.
+//! Threads of their own answer a number of clients at a time, and ask the daemon as `rota status` does, once a second
+//! at most. So a client can be as slow or as hostile as it likes: it costs the daemon nothing, and others seldom wait.
 
 use std::fmt;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -20,59 +22,146 @@ use prometheus_client::registry::{Registry, Unit};
 use rota_rules::measures::{self, Kind, Measure, Value};
 use rota_rules::status::{ByCause, Status, TenantStatus};
 
+use crate::server::Seat;
+use crate::socket::{Patient, left, listen_at, write_all};
+
 /// A client has so long for its request, and as long again to take the answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// A request is no longer.
 const REQUEST_MAX: usize = 8192;
+/// So many clients are answered at a time; others wait.
+const CLIENTS_MAX: usize = 32;
+/// Who asks within this time gets the same answer.
+const FRESH: Duration = Duration::from_secs(1);
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Listens, and answers in a thread of its own as long as the process lives. Returns where it listens.
+/// Where Prometheus asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Anybody who reaches it.
+    Tcp(SocketAddr),
+    /// Root, and the group that may ask for the status.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if text.contains('/') {
+            return Ok(Address::Unix(text.into()));
+        }
+        let address = text.parse().map(Address::Tcp);
+        address
+            .map_err(|_| "is no address; write e.g. 127.0.0.1:9100, or a path for a Unix socket".to_owned())
+    }
+}
+
+/// Listens, and answers in threads of its own as long as the process lives. Returns where it listens, as a URL.
 ///
 /// # Errors
 /// If the address cannot be had.
-pub fn serve(address: SocketAddr, ask: impl Fn() -> Result<Status> + Send + 'static) -> Result<SocketAddr> {
-    let listener = TcpListener::bind(address).with_context(|| {
-        format!("listening on {address}; give --metrics an address of this host and a free port")
-    })?;
-    let bound = listener.local_addr().context("listening for metrics")?;
+pub fn serve(
+    address: &Address,
+    group: Option<u32>,
+    ask: impl Fn() -> Result<Status> + Send + 'static,
+) -> Result<String> {
+    let answers = Arc::new(Mutex::new(Answers { ask: Box::new(ask), last: None }));
+    match address {
+        Address::Tcp(address) => {
+            let listener = TcpListener::bind(address).with_context(|| {
+                format!("listening on {address}; give --metrics an address of this host and a free port")
+            })?;
+            let bound = listener.local_addr().context("listening for metrics")?;
+            answer_all(answers, move || Ok(listener.accept()?.0))?;
+            Ok(format!("http://{bound}/metrics"))
+        }
+        Address::Unix(path) => {
+            let listener = listen_at(path, group)?;
+            listener.set_nonblocking(false).context("listening for metrics")?;
+            answer_all(answers, move || Ok(listener.accept()?.0))?;
+            Ok(format!("unix://{}", path.display()))
+        }
+    }
+}
+
+/// The daemon's answers, each good for [`FRESH`].
+struct Answers {
+    ask: Box<dyn Fn() -> Result<Status> + Send>,
+    last: Option<(Instant, Answer)>,
+}
+
+/// The metrics, or why there are none.
+type Answer = Result<Arc<str>, Arc<str>>;
+
+impl Answers {
+    fn get(&mut self) -> Answer {
+        if let Some((_, answer)) = self.last.as_ref().filter(|(at, _)| at.elapsed() < FRESH) {
+            return answer.clone();
+        }
+        let answer = (self.ask)().map(|status| text(&status).into());
+        let answer = answer.map_err(|error| format!("{error:#}\n").into());
+        self.last = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+/// Takes clients in, each with a thread while there are not too many.
+fn answer_all<C: Patient + Send + 'static>(
+    answers: Arc<Mutex<Answers>>,
+    accept: impl Fn() -> std::io::Result<C> + Send + 'static,
+) -> Result<()> {
+    let taken = Arc::default();
     let answer_all = move || {
-        for client in listener.incoming() {
-            match client {
-                // An error is the client's own: it went away or does not read.
-                Ok(mut client) => drop(answer(&mut client, &ask)),
-                // Too many open files, perhaps: not to be tried again at once.
-                Err(_) => std::thread::sleep(PATIENCE),
+        loop {
+            let Some(seat) = Seat::take(&taken, CLIENTS_MAX) else {
+                std::thread::sleep(PATIENCE / 100);
+                continue;
+            };
+            let started = accept().and_then(|mut client| {
+                let answers = answers.clone();
+                let answer = move || {
+                    // An error is the client's own: it went away or does not read.
+                    let _ = answer(&mut client, &answers);
+                    drop(seat);
+                };
+                std::thread::Builder::new().name("metrics".to_owned()).spawn(answer)
+            });
+            if started.is_err() {
+                // Too many open files or threads, perhaps: not to be tried again at once.
+                std::thread::sleep(PATIENCE);
             }
         }
     };
-    std::thread::Builder::new().name("metrics".to_owned()).spawn(answer_all).context("starting a thread")?;
-    Ok(bound)
+    let started = std::thread::Builder::new().name("metrics".to_owned()).spawn(answer_all);
+    started.map(drop).context("starting a thread")
 }
 
-fn answer(client: &mut TcpStream, ask: &impl Fn() -> Result<Status>) -> std::io::Result<()> {
+fn answer(client: &mut impl Patient, answers: &Mutex<Answers>) -> std::io::Result<()> {
     let (code, kind, body) = match request(client)?.as_deref() {
-        Some("GET /metrics") => match ask() {
-            Ok(status) => ("200 OK", OPEN_METRICS, text(&status)),
-            Err(error) => ("503 Service Unavailable", "text/plain", format!("{error:#}\n")),
+        // One who waits here waits for the answer that it gets.
+        Some("GET /metrics") => match answers.lock().unwrap_or_else(PoisonError::into_inner).get() {
+            Ok(text) => ("200 OK", OPEN_METRICS, text),
+            Err(error) => ("503 Service Unavailable", "text/plain", error),
         },
-        Some(_) => ("404 Not Found", "text/plain", "GET /metrics\n".to_owned()),
-        None => ("400 Bad Request", "text/plain", "not a request\n".to_owned()),
+        Some(_) => ("404 Not Found", "text/plain", "GET /metrics\n".into()),
+        None => ("400 Bad Request", "text/plain", "not a request\n".into()),
     };
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {code}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    within(client, (head + &body).as_bytes())
+    write_all(client, (head + &body).as_bytes(), PATIENCE)
 }
 
 /// The method and the path of a request that has come to its end; nothing if it is too long or none at all.
-fn request(client: &mut TcpStream) -> std::io::Result<Option<String>> {
+fn request(client: &mut impl Patient) -> std::io::Result<Option<String>> {
     let end = Instant::now() + PATIENCE;
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
         let mut part = [0; 1024];
-        client.set_read_timeout(Some(left(end)?))?;
+        client.read_within(left(end)?)?;
         match client.read(&mut part)? {
             0 => return Ok(None),
             read => bytes.extend_from_slice(&part[..read]),
@@ -86,25 +175,6 @@ fn request(client: &mut TcpStream) -> std::io::Result<Option<String>> {
     let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let is_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
     Ok(is_http.then(|| format!("{method} {}", path.split('?').next().unwrap_or_default())))
-}
-
-/// Writes all of it, in [`PATIENCE`] however slowly it is taken.
-fn within(client: &mut TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
-    let end = Instant::now() + PATIENCE;
-    while !bytes.is_empty() {
-        client.set_write_timeout(Some(left(end)?))?;
-        match client.write(bytes)? {
-            0 => return Err(std::io::ErrorKind::WriteZero.into()),
-            written => bytes = &bytes[written..],
-        }
-    }
-    Ok(())
-}
-
-fn left(end: Instant) -> std::io::Result<Duration> {
-    end.checked_duration_since(Instant::now())
-        .filter(|left| !left.is_zero())
-        .ok_or(std::io::ErrorKind::TimedOut.into())
 }
 
 /// The metrics of a status.
@@ -178,6 +248,8 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
 mod tests {
     use super::*;
     use rota_rules::status::{CpuStatus, State};
+    use std::io::Write;
+    use std::net::TcpStream;
     use std::thread::spawn;
 
     fn tenant(name: &str, class: &str, id: Option<u32>) -> TenantStatus {
@@ -278,26 +350,33 @@ rota_cpu_mixed_rounds_total{cpu="3"} 0.0
         assert!(text.ends_with("# EOF\n"), "{text}");
     }
 
-    fn said(address: SocketAddr, request: &[u8]) -> String {
-        let mut stream = TcpStream::connect(address).unwrap();
+    fn said(mut stream: impl Patient, request: &[u8]) -> String {
         let mut answer = Vec::new();
         // A server that has heard enough does not read on: that is no answer, and no failure.
         let _ = stream.write_all(request).and_then(|()| stream.read_to_end(&mut answer));
         String::from_utf8(answer).unwrap()
     }
 
+    /// A server on a free port, and how to connect to it.
+    fn served(ask: impl Fn() -> Result<Status> + Send + 'static) -> impl Fn() -> TcpStream + Copy {
+        let url = serve(&"127.0.0.1:0".parse().unwrap(), None, ask).unwrap();
+        let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
+        let address: SocketAddr = address.parse().unwrap();
+        move || TcpStream::connect(address).unwrap()
+    }
+
     const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
     #[test]
     fn who_asks_is_answered_whoever_asked_before() {
-        let address = serve("127.0.0.1:0".parse().unwrap(), || Ok(status())).unwrap();
-        let silent = TcpStream::connect(address).unwrap();
-        let endless = spawn(move || said(address, &vec![b'x'; 100_000]));
-        let mut deaf = TcpStream::connect(address).unwrap();
+        let connect = served(|| Ok(status()));
+        let silent = connect();
+        let endless = spawn(move || said(connect(), &vec![b'x'; 100_000]));
+        let mut deaf = connect();
         deaf.write_all(GET).unwrap();
-        assert!(said(address, b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
-        assert!(said(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
-        let answer = said(address, GET);
+        assert!(said(connect(), b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+        assert!(said(connect(), b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
+        let answer = said(connect(), GET);
         assert!(
             answer.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text;"),
             "{answer}"
@@ -308,13 +387,42 @@ rota_cpu_mixed_rounds_total{cpu="3"} 0.0
         drop((silent, deaf));
     }
 
+    /// A dozen silent clients once held a scrape for a dozen seconds, and each one made the daemon read all counters.
+    #[test]
+    fn silent_clients_hold_up_nobody_and_an_answer_is_good_for_many() {
+        let (asked, asks) = std::sync::mpsc::channel();
+        let connect = served(move || {
+            asked.send(()).unwrap();
+            Ok(status())
+        });
+        let silent: Vec<TcpStream> = (0..CLIENTS_MAX - 8).map(|_| connect()).collect();
+        let began = Instant::now();
+        let scrapes: Vec<_> = (0..4).map(|_| spawn(move || said(connect(), GET))).collect();
+        assert!(scrapes.into_iter().all(|scrape| scrape.join().unwrap().contains("200 OK")));
+        if began.elapsed() < FRESH {
+            assert_eq!(asks.try_iter().count(), 1);
+        }
+        drop(silent);
+    }
+
+    #[test]
+    fn metrics_are_also_at_a_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("metrics.sock");
+        let address: Address = path.to_str().unwrap().parse().unwrap();
+        serve(&address, None, || Ok(status())).unwrap();
+        let stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        assert!(said(stream, GET).contains("rota_tenant_received_cpus"));
+        assert!("9100".parse::<Address>().unwrap_err().contains("127.0.0.1:9100"));
+    }
+
     #[test]
     fn a_daemon_that_does_not_answer_is_said_so() {
-        let ask = || Err(anyhow::anyhow!("no daemon answers"));
-        let address = serve("127.0.0.1:0".parse().unwrap(), ask).unwrap();
-        let answer = said(address, GET);
+        let connect = served(|| Err(anyhow::anyhow!("no daemon answers")));
+        let answer = said(connect(), GET);
         assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("no daemon answers\n"), "{answer}");
-        let error = serve(address, || Ok(status())).unwrap_err().to_string();
+        let taken = Address::Tcp(connect().peer_addr().unwrap());
+        let error = serve(&taken, None, || Ok(status())).unwrap_err().to_string();
         assert!(error.contains("a free port"), "{error}");
     }
 }

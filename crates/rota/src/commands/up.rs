@@ -1,7 +1,10 @@
 //! `rota up`.
 
-use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+
+use nix::unistd::{Group, User};
+use rotad::metrics::Address;
 
 use super::{Config, Failure};
 
@@ -16,19 +19,69 @@ pub struct Arguments {
     /// Where `rota status` asks
     #[arg(long, value_name = "PATH", default_value = rotad::server::SOCKET)]
     socket: PathBuf,
-    /// Serve what `rota status` shows for Prometheus, at http://ADDRESS:PORT/metrics
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
+    /// The group, by name or number, that may ask for status and metrics at Unix sockets; without, root alone
+    #[arg(long, value_name = "GROUP", value_parser = group)]
+    group: Option<u32>,
+    /// Serve what `rota status` shows for Prometheus, at http://ADDRESS:PORT/metrics or at a Unix socket
+    #[arg(long, value_name = "ADDRESS:PORT|PATH")]
+    metrics: Option<Address>,
+    /// Users whose processes may be VMs, as a jailer's: names, numbers or ranges of them, as fc,3000-3999. Root's and
+    /// libvirt's are known
+    #[arg(long, value_name = "USERS", value_delimiter = ',', value_parser = users)]
+    vm_users: Vec<RangeInclusive<u32>>,
+}
+
+/// The number of a group.
+fn group(text: &str) -> Result<u32, String> {
+    let named = || Some(Group::from_name(text).ok()??.gid.as_raw());
+    let found = text.parse().ok().or_else(named);
+    found.ok_or_else(|| "is no group of this machine; make it: groupadd --system GROUP".to_owned())
+}
+
+/// The numbers of a user, or of a range of them.
+fn users(text: &str) -> Result<RangeInclusive<u32>, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number..=number);
+    }
+    let range = text.split_once('-').and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
+    if let Some(range) = range {
+        return if range.is_empty() {
+            Err("is an empty range; write e.g. 3000-3999".to_owned())
+        } else {
+            Ok(range)
+        };
+    }
+    let named = User::from_name(text).ok().flatten().map(|user| user.uid.as_raw());
+    named
+        .map(|user| user..=user)
+        .ok_or_else(|| "is no user of this machine; write a number, or a name".to_owned())
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = rotad::Options {
         config: arguments.config.config.clone(),
         socket: arguments.socket.clone(),
-        metrics: arguments.metrics,
+        group: arguments.group,
+        metrics: arguments.metrics.clone(),
+        vm_users: arguments.vm_users.clone(),
     };
     rotad::run(&options).map_err(|failure| match failure {
         rotad::Failure::Usage(error) => Failure::Usage(error),
         rotad::Failure::Failed(error) => Failure::Failed(error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_named_numbered_or_a_range() {
+        assert_eq!(users("root"), Ok(0..=0));
+        assert_eq!(users("3000-3999"), Ok(3_000..=3_999));
+        assert!(users("3999-3000").unwrap_err().contains("empty range"));
+        assert!(users("no such user").unwrap_err().contains("no user"));
+        assert_eq!((group("root"), group("77")), (Ok(0), Ok(77)));
+        assert!(group("no such group").unwrap_err().contains("groupadd"));
+    }
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -131,6 +132,7 @@ impl Installer for Recorder {
 struct Running {
     folder: tempfile::TempDir,
     stop: UnixStream,
+    reload: UnixStream,
     daemon: JoinHandle<Result<(), Failure>>,
     /// Sends why the scheduler exits.
     exit: mpsc::Sender<String>,
@@ -147,6 +149,11 @@ fn web(share: f64) -> String {
 
 impl Running {
     fn start(config: &str) -> Running {
+        Running::start_at(config, |_| {})
+    }
+
+    /// With what `prepare` does in its folder.
+    fn start_at(config: &str, prepare: impl FnOnce(&Path)) -> Running {
         let folder = tempfile::tempdir().unwrap();
         let at = |path: &str| folder.path().join(path);
         for path in ["cgroup/machine.slice", "proc", "system/cpu", "etc"] {
@@ -155,17 +162,26 @@ impl Running {
         fs::write(at("system/cpu/online"), "0-1\n").unwrap();
         fs::write(at("system/cpu/present"), "0-2\n").unwrap();
         fs::write(at("etc/rota.toml"), config).unwrap();
+        prepare(folder.path());
         let machine = Machine { cgroup_root: at("cgroup"), proc: at("proc"), system: at("system") };
-        let options = Options { config: at("etc/rota.toml"), socket: at("rota.sock"), metrics: None };
+        let options = Options {
+            config: at("etc/rota.toml"),
+            socket: at("rota.sock"),
+            group: None,
+            metrics: None,
+            vm_users: Vec::new(),
+        };
         let (stop, stopped) = UnixStream::pair().unwrap();
+        let (reload, reloads) = UnixStream::pair().unwrap();
         let (exit, exits) = mpsc::channel();
         let daemon = std::thread::spawn(move || {
             let exits = Rc::new(exits);
-            run_on(&machine, &options, stopped.as_fd(), |model| {
+            let signals = Signals { stop: stopped.as_fd(), reload: reloads.as_fd() };
+            run_on(&machine, &options, signals, |model| {
                 Ok(Recorder { told: RefCell::default(), host: model.host.cpus.clone(), exits: exits.clone() })
             })
         });
-        Running { folder, stop, daemon, exit }
+        Running { folder, stop, reload, daemon, exit }
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -299,4 +315,50 @@ fn a_wrong_configuration_is_refused_before_anything_is_started() {
         let Err(Failure::Usage(error)) = daemon.daemon.join().unwrap() else { panic!("{config} was taken") };
         assert!(error.to_string().contains(part), "{error}");
     }
+}
+
+/// The folder's removal, and a CPU that went offline while a wrong edit stood there, once ended the daemon.
+#[test]
+fn a_configuration_that_is_gone_or_wrong_leaves_the_one_in_use() {
+    let daemon = Running::start(&web(0.2));
+    fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
+    let is_served = |status: &Status| tenant(status, "web").state == State::Served;
+    daemon.wait("the tenant, served", is_served);
+
+    fs::remove_dir_all(daemon.path("etc")).unwrap();
+    let refused = |part: &'static str| {
+        move |status: &Status| {
+            is_served(status) && status.edit_refused.as_ref().is_some_and(|reason| reason.contains(part))
+        }
+    };
+    daemon.wait("no configuration", refused("No such file"));
+    daemon.exit.send("cpu 2 going online, exiting scheduler".into()).unwrap();
+    fs::write(daemon.path("system/cpu/online"), "0-2\n").unwrap();
+    daemon.wait("a new session", |status| {
+        refused("No such file")(status) && status.pid > 0 && status.generation == 1
+    });
+
+    fs::create_dir(daemon.path("etc")).unwrap();
+    fs::write(daemon.path("etc/rota.toml"), web(0.3)).unwrap();
+    (&daemon.reload).write_all(b"!").unwrap();
+    daemon.wait("the new promise", |status| tenant(status, "web").promised == Some(0.6));
+    nix::unistd::mkfifo(&daemon.path("etc/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    fs::rename(daemon.path("etc/fifo"), daemon.path("etc/rota.toml")).unwrap();
+    (&daemon.reload).write_all(b"!").unwrap();
+    daemon.wait("a FIFO, refused", refused("is no file"));
+    daemon.stop().unwrap();
+}
+
+/// It once removed the file, and then failed for another reason.
+#[test]
+fn a_socket_that_is_a_file_is_refused_before_anything_is_started() {
+    let daemon = Running::start_at(&web(0.2), |at| {
+        fs::write(at.join("rota.sock"), "precious").unwrap();
+    });
+    let path = daemon.path("rota.sock");
+    let Running { folder: kept, daemon, .. } = daemon;
+    let Err(Failure::Usage(error)) = daemon.join().unwrap() else { panic!("it was taken") };
+    assert!(error.to_string().contains("is no socket"), "{error}");
+    assert_eq!(fs::read_to_string(path).unwrap(), "precious");
+    drop(kept);
 }
