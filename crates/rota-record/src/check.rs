@@ -20,6 +20,9 @@ const DURATION_MAX_NS: u64 = 86_400_000_000_000;
 const THREADS_MAX: usize = 1 << 20;
 /// The longest text, in bytes.
 const TEXT_MAX: usize = 4096;
+/// No CPU has events faster than this, one after the other; at its ends a recording may have some more, all at once.
+const EVENT_NS: u64 = 50;
+const EVENTS_SPARE: u64 = 65_536;
 /// A quota is at least so much, a period at least so much and at most a second: as the kernel takes them.
 const QUOTA_MIN_NS: u64 = 1_000_000;
 const PERIOD_MAX_NS: u64 = 1_000_000_000;
@@ -38,6 +41,23 @@ impl Recording {
     ///
     /// The first thing that cannot be.
     pub fn check(&self) -> Checked {
+        self.check_head()?;
+        self.check_count(self.events.len() as u64)?;
+        let cpus = self.cpus();
+        let mut before_ns = 0;
+        for event in &self.events {
+            event.check(before_ns, self, &cpus)?;
+            before_ns = event.at_ns;
+        }
+        Ok(())
+    }
+
+    fn cpus(&self) -> CpuSet {
+        self.host.cpus.iter().map(|place| place.cpu).collect()
+    }
+
+    /// All but the events.
+    pub(crate) fn check_head(&self) -> Checked {
         text(&self.kernel)?;
         if let Policy::Other(name) = &self.policy {
             text(name)?;
@@ -48,7 +68,7 @@ impl Recording {
         self.host.check()?;
         ensure(self.tenants.len() <= VCPUS_MAX as usize, || "it has too many tenants".to_owned())?;
         ensure(self.threads.len() <= THREADS_MAX, || "it has too many threads".to_owned())?;
-        let cpus: CpuSet = self.host.cpus.iter().map(|place| place.cpu).collect();
+        let cpus = self.cpus();
         let mut names = BTreeSet::new();
         for tenant in &self.tenants {
             tenant.check(&cpus)?;
@@ -56,13 +76,16 @@ impl Recording {
         }
         let vcpus: u64 = self.tenants.iter().map(|tenant| u64::from(tenant.vcpus)).sum();
         ensure(vcpus <= u64::from(VCPUS_MAX), || "it has too many vCPUs".to_owned())?;
-        self.threads.iter().try_for_each(|thread| thread.check(&self.tenants))?;
-        let mut before_ns = 0;
-        for event in &self.events {
-            event.check(before_ns, self, &cpus)?;
-            before_ns = event.at_ns;
-        }
-        Ok(())
+        self.threads.iter().try_for_each(|thread| thread.check(&self.tenants))
+    }
+
+    /// Whether so many events can have happened on its CPUs in its time.
+    pub(crate) fn check_count(&self, events: u64) -> Checked {
+        let busy = self.duration_ns / EVENT_NS * self.host.cpus.len() as u64;
+        let possible = EVENTS_SPARE + 16 * self.threads.len() as u64 + busy;
+        ensure(events <= possible, || {
+            format!("{events} events are more than {} ns have room for", self.duration_ns)
+        })
     }
 }
 

@@ -4,7 +4,10 @@
 //! | --- | --- |
 //! | 8 | `ROTA-REC` |
 //! | 4 | the version of what follows, little-endian: [`VERSION`] |
-//! | the rest | one zstd frame with a checksum: the [`Recording`] in the encoding of the crate `postcard` |
+//! | the rest | a zstd frame with a checksum: the [`Recording`], then its events, in the encoding of the crate `postcard` |
+//!
+//! Who reads a file gives it memory by its size: it unpacks to [`RATIO_MAX`] times as much at most. One that is more
+//! regular than that is made larger by a skippable zstd frame at its end.
 //!
 //! Postcard writes fields in their order and without names: whole numbers as LEB128, signed ones zig-zag, an `enum` as
 //! its variant's number and then its fields, `Option` as 0 or 1, texts and lists with their length in front. What is
@@ -13,8 +16,10 @@
 
 use std::io::{Read, Write};
 
+use serde::{Deserialize, Serialize};
+
 use crate::check::Meaningless;
-use crate::recording::Recording;
+use crate::recording::{Event, Recording};
 
 const MAGIC: &[u8; 8] = b"ROTA-REC";
 
@@ -23,6 +28,16 @@ pub const VERSION: u32 = 1;
 
 /// A recording is not larger than this when it is unpacked.
 const BYTES_MAX: u64 = 1 << 30;
+
+/// How much a file may unpack to, of its own size, and whatever its size is.
+pub const RATIO_MAX: u64 = 256;
+const BYTES_FREE: u64 = 4 << 20;
+
+/// An event takes two bytes at least: its time, and what it is.
+const EVENT_BYTES: u64 = 2;
+
+/// The head of a frame that zstd passes over, with its length.
+const SKIPPABLE: u32 = 0x184D_2A50;
 
 /// zstd's own default: a higher level saves a tenth and takes thrice as long.
 const LEVEL: i32 = 3;
@@ -48,6 +63,17 @@ fn damaged(error: impl ToString) -> FormatError {
     FormatError::Damaged(error.to_string())
 }
 
+/// To how much so many packed bytes may unpack.
+fn unpacked_max(packed: u64) -> u64 {
+    packed.saturating_mul(RATIO_MAX).clamp(BYTES_FREE, BYTES_MAX)
+}
+
+#[derive(Deserialize)]
+struct Events(#[serde(deserialize_with = "deltas::deserialize")] Vec<Event>);
+
+#[derive(Serialize)]
+struct EventsOf<'a>(#[serde(serialize_with = "deltas::serialize")] &'a [Event]);
+
 impl Recording {
     /// The file.
     ///
@@ -56,7 +82,8 @@ impl Recording {
     /// If it breaks a rule of [`Recording::check`], since nobody could read it, or is too large.
     pub fn to_bytes(&self) -> Result<Vec<u8>, FormatError> {
         self.check()?;
-        let body = postcard::to_stdvec(self).map_err(damaged)?;
+        let head = postcard::to_stdvec(self).map_err(damaged)?;
+        let body = postcard::to_extend(&EventsOf(&self.events), head).map_err(damaged)?;
         if body.len() as u64 > BYTES_MAX {
             return Err(damaged("it is larger than 1 GiB"));
         }
@@ -65,6 +92,12 @@ impl Recording {
         encoder.include_checksum(true).map_err(damaged)?;
         encoder.write_all(&body).map_err(damaged)?;
         encoder.finish().map_err(damaged)?;
+        let packed = (bytes.len() - MAGIC.len() - 4) as u64;
+        if body.len() as u64 > unpacked_max(packed) {
+            let room = (body.len() as u64 / RATIO_MAX + 1 - packed) as u32;
+            bytes.extend([SKIPPABLE.to_le_bytes(), room.to_le_bytes()].concat());
+            bytes.resize(bytes.len() + room as usize, 0);
+        }
         Ok(bytes)
     }
 
@@ -81,19 +114,34 @@ impl Recording {
         if version != VERSION {
             return Err(FormatError::Version(version));
         }
-        let mut body = Vec::new();
-        let decoder = zstd::Decoder::with_buffer(packed).map_err(damaged)?;
-        decoder.take(BYTES_MAX + 1).read_to_end(&mut body).map_err(damaged)?;
-        if body.len() as u64 > BYTES_MAX {
-            return Err(damaged("it is larger than 1 GiB"));
+        let body = unpack(packed)?;
+        let (mut recording, rest) = postcard::take_from_bytes::<Recording>(&body).map_err(damaged)?;
+        // Nothing is made of events before the rest says that there can be so many.
+        recording.check_head()?;
+        let (count, listed) = postcard::take_from_bytes::<u64>(rest).map_err(damaged)?;
+        recording.check_count(count)?;
+        if count > listed.len() as u64 / EVENT_BYTES {
+            return Err(damaged(format!("it ends before its {count} events")));
         }
-        let (recording, rest) = postcard::take_from_bytes::<Recording>(&body).map_err(damaged)?;
+        let (Events(events), rest) = postcard::take_from_bytes(rest).map_err(damaged)?;
         if !rest.is_empty() {
             return Err(damaged(format!("{} bytes are too many", rest.len())));
         }
+        recording.events = events;
         recording.check()?;
         Ok(recording)
     }
+}
+
+fn unpack(packed: &[u8]) -> Result<Vec<u8>, FormatError> {
+    let max = unpacked_max(packed.len() as u64);
+    let mut body = Vec::new();
+    let decoder = zstd::Decoder::with_buffer(packed).map_err(damaged)?;
+    decoder.take(max + 1).read_to_end(&mut body).map_err(damaged)?;
+    if body.len() as u64 > max {
+        return Err(damaged(format!("it unpacks to more than {max} bytes")));
+    }
+    Ok(body)
 }
 
 /// Events, each with the time since the one before.
@@ -116,9 +164,6 @@ pub(crate) mod deltas {
 
     struct Events;
 
-    /// Room for so many events is made at once, whatever length is claimed.
-    const ROOM_MAX: usize = 1 << 16;
-
     impl<'de> Visitor<'de> for Events {
         type Value = Vec<Event>;
 
@@ -127,7 +172,7 @@ pub(crate) mod deltas {
         }
 
         fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Event>, A::Error> {
-            let mut events = Vec::with_capacity(list.size_hint().unwrap_or(0).min(ROOM_MAX));
+            let mut events = Vec::with_capacity(list.size_hint().unwrap_or(0));
             let mut at_ns: u64 = 0;
             while let Some((delta_ns, what)) = list.next_element::<(u64, What)>()? {
                 at_ns = at_ns.checked_add(delta_ns).ok_or_else(|| A::Error::custom("a time overflows"))?;

@@ -3,7 +3,7 @@
 use rota_model::{Cause, CpuPlace, CpuSet, Match, Reservation};
 use serde::{Deserialize, Serialize};
 
-use crate::format::{cpus, deltas};
+use crate::format::cpus;
 
 /// What happened on a host for a while.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +24,8 @@ pub struct Recording {
     pub tenants: Vec<Tenant>,
     /// Threads that were seen. Their places here are what events call them by.
     pub threads: Vec<Thread>,
-    /// What happened, ascending by time.
-    #[serde(with = "deltas")]
+    /// What happened, ascending by time. In the file they follow what is above, which is checked before they are read.
+    #[serde(skip)]
     pub events: Vec<Event>,
 }
 

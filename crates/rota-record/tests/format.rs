@@ -5,6 +5,8 @@
 use std::io::Write;
 
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use rota_record::{
     Cause, Class, Event, FormatError, Host, How, Limits, Place, Policy, Quota, Rank, Recording, Tenant,
     Thread, VERSION, What, summaries,
@@ -150,7 +152,7 @@ proptest! {
         recording in recording(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        let mut body = postcard::to_stdvec(&recording).unwrap();
+        let mut body = zstd::decode_all(&recording.to_bytes().unwrap()[12..]).unwrap();
         for (place, byte) in changes {
             let place = place.index(body.len());
             body[place] = byte;
@@ -174,6 +176,40 @@ fn a_claimed_length_takes_no_memory() {
     let huge = [&[0xff; 9][..], &[1]].concat();
     let text = Recording::from_bytes(&framed(&huge)).unwrap_err().to_string();
     assert!(text.starts_with("the recording is damaged: "), "{text}");
+}
+
+/// A file of 12 KB once took 1.2 GB of memory before it was found to be none.
+#[test]
+fn a_file_unpacks_to_a_bounded_multiple_of_its_size() {
+    let bomb = framed(&vec![0; 128 << 20]);
+    assert!(bomb.len() < 32 << 10, "{}", bomb.len());
+    let text = Recording::from_bytes(&bomb).unwrap_err().to_string();
+    assert!(text.contains("it unpacks to more than 4194304 bytes"), "{text}");
+}
+
+/// What precedes the events is checked before they are read, and so is how many there can be.
+#[test]
+fn more_events_than_its_time_has_room_for_are_refused() {
+    let mut runner = TestRunner::deterministic();
+    let mut recording = recording().new_tree(&mut runner).unwrap().current();
+    recording.events.clear();
+    let head = postcard::to_stdvec(&recording).unwrap();
+    let count = postcard::to_stdvec(&3_000_000_000_000u64).unwrap();
+    let text = Recording::from_bytes(&framed(&[head, count].concat())).unwrap_err().to_string();
+    assert!(text.contains("3000000000000 events are more than"), "{text}");
+}
+
+/// One that packs to next to nothing is made larger, so that it can be read.
+#[test]
+fn a_very_regular_recording_is_read_as_well() {
+    let mut runner = TestRunner::deterministic();
+    let tree = std::iter::repeat_with(|| recording().new_tree(&mut runner).unwrap().current());
+    let mut recording = tree.into_iter().find(|recording| !recording.events.is_empty()).unwrap();
+    let what = recording.events[0].what;
+    recording.events = (0..4_000_000).map(|step| Event { at_ns: step * 1_000, what }).collect();
+    recording.duration_ns = 4_000_000_000;
+    let bytes = recording.to_bytes().unwrap();
+    assert_eq!(Recording::from_bytes(&bytes).unwrap(), recording);
 }
 
 #[test]
