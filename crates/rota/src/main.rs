@@ -2,6 +2,9 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 3 infeasible.
 
+// They panic if nobody reads: `commands::print` and `commands::note` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
 mod papers;
 mod parallel;

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rota_model::config::Source;
 use rota_scenario::{Scenario, policies};
@@ -384,6 +384,32 @@ fn a_scenario_is_simulated() {
 }
 
 /// What one thread of several vCPUs had, a host on which nothing ran, and a crowd that starves.
+/// `rota sim ... 2>&1 | head` once panicked at its first word of progress, without a result.
+#[test]
+fn who_stops_listening_on_standard_error_gets_the_result() {
+    let folder = Folder::new(SCENARIO);
+    let mut rota = Command::new(env!("CARGO_BIN_EXE_rota"));
+    rota.args(["sim", "rota.toml", "--policy", "rota"]).current_dir(folder.0.path());
+    let mut child = rota.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stderr.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("web"));
+}
+
+#[test]
+fn a_socket_or_an_address_that_cannot_be_is_wrong_usage() {
+    let folder = Folder::new("[[tenant]]\nname = \"idle\"\nclass = \"background\"\n");
+    fs::write(folder.path("precious.txt"), "precious").unwrap();
+    let (_, err) = folder.expect(2, &["up", "-c", "rota.toml", "--socket", "precious.txt"]);
+    assert!(err.contains("precious.txt is there, and is no socket"), "{err}");
+    assert_eq!(fs::read_to_string(folder.path("precious.txt")).unwrap(), "precious");
+    let (_, err) = folder.expect(2, &["up", "-c", "rota.toml", "--metrics", "9100"]);
+    assert!(err.contains("write e.g. 127.0.0.1:9100"), "{err}");
+    let (_, err) = folder.expect(2, &["check", "/dev/zero", "-c", "rota.toml"]);
+    assert!(err.contains("/dev/zero is larger than 64 MiB"), "{err}");
+}
+
 #[test]
 fn a_simulation_says_of_promises_what_it_has_seen() {
     const HOST: &str = "duration = \"1s\"\n[host]\ncpus = \"0-4\"\nhousekeeping = \"0\"\n[[tenant]]\nname = \"app\"\n\

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use rota_model::{Model, TenantId};
 use rota_table::certify;
 use serde::Serialize;
 
-use super::{Config, Failure, print, print_json};
+use super::{Config, Failure, files, print_json, print_text};
 
 /// Check that a table keeps every promise of a configuration
 ///
@@ -37,8 +37,7 @@ struct Verdict {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = arguments.table.display();
-    let bytes =
-        std::fs::read(&arguments.table).with_context(|| format!("reading {path}")).map_err(Failure::Usage)?;
+    let bytes = files::read(&arguments.table).map_err(Failure::Usage)?;
     let model = arguments.config.model()?;
     let ids: Vec<TenantId> = (0..model.tenants.len() as TenantId).collect();
     let promises = rota_rules::planning::promises(&model, &ids);
@@ -57,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 promises.len(),
                 bytes.len()
             );
-            print(text.as_bytes())
+            print_text(&text)
         }
         Ok(_) => Ok(()),
         Err(violation) => {

@@ -12,7 +12,7 @@ use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use rota_farm::Verdict;
 use rota_twin::Code;
 
-use super::{Failure, length, print};
+use super::{Failure, length, note, print};
 
 /// Look for mistakes of Rota's own: random hosts, tenants, loads and faults on the simulator
 ///
@@ -125,7 +125,7 @@ impl Total {
             self.bar.inc(1);
             self.bar.set_message(self.speed());
             if let Some(shown) = shown(&verdict) {
-                self.bar.suspend(|| eprintln!("{shown}"));
+                self.bar.suspend(|| shown.lines().for_each(note));
                 self.stopped.fetch_or(!arguments.keep_going, Ordering::Relaxed);
                 self.found.lock().expect("no thread panics while it holds this").insert(seed, verdict);
             }

@@ -10,7 +10,7 @@ use rota_lab::scenario::result::PolicyResult;
 use rota_lab::scenario::{Policy, Scenario};
 use rota_lab::{Clock, Experiment, Kernel, experiment};
 
-use super::{Failure, print, print_json};
+use super::{Failure, files, note, print, print_json};
 use crate::report::Report;
 use crate::{plan, report};
 
@@ -107,7 +107,7 @@ fn text(results: &[PolicyResult]) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    files::write(path, text.as_bytes())
 }
 
 /// What goes on, on standard error: a spinner with the present step on a terminal, a line a step elsewhere.
@@ -125,7 +125,7 @@ impl Progress {
     fn step(&self, step: &str) {
         let step = step.trim_end();
         if self.0.is_hidden() {
-            eprintln!("{step}");
+            note(step);
         } else {
             self.0.set_message(step.to_owned());
         }

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod farm;
+mod files;
 pub mod lab;
 pub mod plan;
 pub mod record;
@@ -17,8 +18,8 @@ use std::time::Duration;
 use anyhow::{Context, Error};
 use clap::Args;
 use rota_host::topology;
-use rota_model::Model;
 use rota_model::config::{duration_ns, parse_for};
+use rota_model::{Model, printable};
 use rotad::sources;
 
 /// Why a command did not do what it was asked for.
@@ -37,7 +38,7 @@ impl Failure {
     pub fn print(&self) {
         let (Failure::Failed(error) | Failure::Usage(error) | Failure::Infeasible(error)) = self;
         for line in format!("{error:#}").lines() {
-            eprintln!("rota: {line}");
+            note(&format!("rota: {line}"));
         }
     }
 
@@ -92,6 +93,17 @@ fn print(bytes: &[u8]) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints lines for people. What a user may have named is no command to a terminal.
+fn print_text(text: &str) -> Result<(), Failure> {
+    let lines: Vec<String> = text.split('\n').map(printable).collect();
+    print(lines.join("\n").as_bytes())
+}
+
+/// Says something on standard error. Who listened there may have gone (`2>&1 | head`): the work goes on.
+fn note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", printable(line));
 }
 
 /// Prints a value as JSON for programs, on one line.

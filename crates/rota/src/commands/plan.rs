@@ -9,7 +9,7 @@ use rota_model::{Model, Placement, TenantId};
 use rota_plan::Plan;
 use rota_rules::planning;
 
-use super::{Config, Failure, print};
+use super::{Config, Failure, files, print};
 use crate::plan::{
     Diff, Table, names, reason_texts, render_json, render_reasons, render_svg, render_tableau, render_text,
 };
@@ -103,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     match &arguments.output {
         Some(path) => {
-            std::fs::write(path, output).with_context(|| format!("writing {}", path.display()))?;
+            files::write(path, &output)?;
             Ok(())
         }
         None if arguments.format.is_binary() && std::io::stdout().is_terminal() => {

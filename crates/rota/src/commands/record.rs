@@ -1,6 +1,5 @@
 //! `rota record`.
 
-use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -15,7 +14,8 @@ use rota_model::config::parse_for;
 use rota_record::recorder::{self, Recorder};
 use rotad::sources;
 
-use super::{Failure, length, print};
+use super::files::Output;
+use super::{Failure, length, note, print_text};
 
 /// Record what the threads of this host do, for `rota sim --replay`
 ///
@@ -48,8 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     ends.thread_block().context("blocking signals")?;
     let signals = SignalFd::with_flags(&ends, SfdFlags::SFD_NONBLOCK).context("waiting for signals")?;
     let path = arguments.out.display();
-    let mut out =
-        File::create(&arguments.out).with_context(|| format!("writing {path}")).map_err(Failure::Usage)?;
+    let out = Output::open(&arguments.out).map_err(Failure::Usage)?;
     let mut recorder = Recorder::start(&model, arguments.config.is_some())?;
     let began = Instant::now();
     let mut said = began;
@@ -63,10 +62,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let recording = recorder.finish()?;
     if std::io::stderr().is_terminal() {
-        eprintln!();
+        note("");
     }
     let bytes = recording.to_bytes().context("writing the recording")?;
-    out.write_all(&bytes).with_context(|| format!("writing {path}"))?;
+    out.write(&bytes)?;
     let lost = match recording.lost {
         0 => "nothing lost".to_owned(),
         lost => format!("{lost} events lost, since they came faster than they were read"),
@@ -78,14 +77,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         recording.tenants.len(),
         bytes.len()
     );
-    print(line.as_bytes())
+    print_text(&line)
 }
 
 /// How it goes on: a line that changes on a terminal, a line each second elsewhere.
 fn say(recorder: &Recorder, elapsed: Duration) -> anyhow::Result<()> {
     let (begin, end) = if std::io::stderr().is_terminal() { ("\r", "") } else { ("", "\n") };
     let (events, lost) = (recorder.events(), recorder.lost()?);
-    eprint!("{begin}{} s: {events} events, {lost} lost{end}", elapsed.as_secs());
+    // Who listened may have gone.
+    let _ = write!(std::io::stderr(), "{begin}{} s: {events} events, {lost} lost{end}", elapsed.as_secs());
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use rota_scenario::policies::{self, Entry, POLICIES};
 use rota_scenario::{INTERVALS, Options, Outcome, Scenario};
 use rota_sim::observe::perfetto;
 
-use super::{Failure, print, print_json};
+use super::{Failure, files, note, print, print_json};
 use crate::papers::{self, FIGURES, Study};
 use crate::{parallel, plan, report, sim};
 
@@ -134,14 +134,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn tell_faults(jobs: &[Job], outcomes: &[Outcome]) -> Result<(), Failure> {
     let found = jobs.iter().zip(outcomes).map(|(job, outcome)| sim::Faults::of(job.policy, outcome));
     let (void, told): (Vec<sim::Faults>, Vec<sim::Faults>) = found.partition(|faults| faults.is_void);
-    told.iter().flat_map(|faults| &faults.lines).for_each(|line| eprintln!("rota: {line}"));
+    told.iter().flat_map(|faults| &faults.lines).for_each(|line| note(&format!("rota: {line}")));
     let lines: Vec<&str> = void.iter().flat_map(|faults| &faults.lines).map(String::as_str).collect();
     if lines.is_empty() { Ok(()) } else { Err(Failure::Failed(anyhow!(lines.join("\n")))) }
 }
 
 /// A paper's figure, with the first seed that is given.
 fn paper(figure: &papers::Figure, arguments: &Arguments) -> Result<(), Failure> {
-    let progress = |label: &str| eprintln!("{}, {label}: simulated", figure.name);
+    let progress = |label: &str| note(&format!("{}, {label}: simulated", figure.name));
     let study = Study { seed: arguments.seed.first().copied(), hurry: 1, progress: &progress };
     let tables = (figure.study)(&study)?;
     if let Some(path) = &arguments.report {
@@ -222,7 +222,7 @@ fn traced(jobs: &[Job], outcomes: &[Outcome]) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    files::write(path, text.as_bytes())
 }
 
 /// How far all runs together are, on standard error: a bar on a terminal, a line a run elsewhere.
@@ -245,7 +245,7 @@ impl Progress {
         let seed = job.options.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
         let line = format!("{}{seed}: simulated", job.policy.name);
         if self.0.is_hidden() {
-            eprintln!("{line}");
+            note(&line);
         } else {
             self.0.set_message(line);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rota_rules::status::{ByCause, SpareStatus, State, Status, TenantStatus};
 use rotad::server::{SOCKET, ask};
 
-use super::{Failure, print, print_json};
+use super::{Failure, print_json, print_text};
 
 /// Show what every tenant was promised and what it got
 #[derive(Debug, clap::Args)]
@@ -20,7 +20,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let status = ask(&arguments.socket)?;
-    if arguments.json { print_json(&status) } else { print(text(&status).as_bytes()) }
+    if arguments.json { print_json(&status) } else { print_text(&text(&status)) }
 }
 
 /// The answer for people.

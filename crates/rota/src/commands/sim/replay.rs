@@ -7,7 +7,7 @@ use rota_record::{Policy, Recording};
 use rota_scenario::{Scenario, policies, replay};
 use serde::Serialize;
 
-use crate::commands::Failure;
+use crate::commands::{Failure, files, note};
 use crate::sim::{Distance, Result};
 
 /// All runs of a replay, for programs.
@@ -62,7 +62,7 @@ impl From<&Recording> for Facts {
 /// Reads a recording, and makes a scenario of it for `cpus` CPUs.
 pub fn read(path: &Path, cpus: Option<u32>) -> std::result::Result<(Scenario, Recording), Failure> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| format!("reading {name}")).map_err(Failure::Usage)?;
+    let bytes = files::read(path).map_err(Failure::Usage)?;
     let recording = Recording::from_bytes(&bytes).context(name.clone()).map_err(Failure::Usage)?;
     let scenario = replay::scenario(&recording, cpus).context(name).map_err(Failure::Usage)?;
     Ok((scenario, recording))
@@ -72,15 +72,15 @@ pub fn read(path: &Path, cpus: Option<u32>) -> std::result::Result<(Scenario, Re
 pub fn distance(recording: &Recording) -> anyhow::Result<Option<Distance>> {
     let Some(policy) = replay::policy_of(recording).and_then(policies::find) else {
         let Facts { policy, .. } = recording.into();
-        eprintln!(
+        note(&format!(
             "rota: recorded under {policy}, which is not simulated: how far the replay is off is not known"
-        );
+        ));
         return Ok(None);
     };
     let scenario = replay::scenario(recording, None)?;
     // Twice as long, so that who is late is seen to end.
     let again = scenario.record(policy, None, recording.duration_ns.saturating_mul(2), &|_| {});
     let again = again.with_context(|| format!("replaying under the policy {}", policy.name))?;
-    eprintln!("{}: compared with the recording", policy.name);
+    note(&format!("{}: compared with the recording", policy.name));
     Ok(Some(Distance::new(policy, recording, &again)))
 }
