@@ -29,8 +29,8 @@ pub const VERSION: u32 = 1;
 /// A recording is not larger than this when it is unpacked.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// How much a file may unpack to, of its own size, and whatever its size is.
-pub const RATIO_MAX: u64 = 256;
+/// How much a file may unpack to, of its own size, and whatever its size is. A usual one unpacks to five times as much.
+pub const RATIO_MAX: u64 = 64;
 const BYTES_FREE: u64 = 4 << 20;
 
 /// An event takes two bytes at least: its time, and what it is.
