@@ -20,3 +20,4 @@ mod saturation;
 mod shares;
 mod starve;
 mod stop;
+mod strangers;
