@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rota_model::config::Source;
+use rota_record::Recording;
 use rota_scenario::{Scenario, policies};
 use serde_json::Value;
 
@@ -534,6 +535,18 @@ fn a_recording_is_replayed_and_compared() {
         let ratio = tenant["cpu_share"]["ratio"].as_f64().unwrap();
         assert!((0.98..1.02).contains(&ratio), "{tenant}");
     }
+}
+
+/// Who made the recording called the tenants.
+#[test]
+fn a_recording_writes_no_escapes_to_a_terminal() {
+    let folder = Folder::new("");
+    let mut recording = Recording::from_bytes(&recorded(&folder)).unwrap();
+    recording.tenants[0].name = "web\u{1b}[31m".to_owned();
+    fs::write(folder.path("web.recording"), recording.to_bytes().unwrap()).unwrap();
+    let (text, err) = folder.expect(0, &["sim", "--replay", "web.recording", "--policy", "eevdf"]);
+    assert!(text.contains("web\\u{1b}[31m"), "{text}");
+    assert!(!text.contains('\u{1b}') && !err.contains('\u{1b}'), "{text}{err}");
 }
 
 #[test]

@@ -78,6 +78,10 @@ struct Signals<'a> {
 pub fn run(options: &Options) -> Result<(), Failure> {
     let stop = signals(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::Failed)?;
     let reload = signals(&[Signal::SIGHUP]).map_err(Failure::Failed)?;
+    // Planning takes several threads, and panics if there are none to be had: made now, none can be lacking later.
+    // They leave signals alone as well.
+    let planners = rayon::ThreadPoolBuilder::new().build_global();
+    planners.context("starting the threads to plan with").map_err(Failure::Failed)?;
     let machine = Machine {
         cgroup_root: tree::mount_point().map_err(Failure::Failed)?,
         proc: "/proc".into(),

@@ -9,7 +9,7 @@ use rota_model::{Model, Placement, TenantId};
 use rota_plan::Plan;
 use rota_rules::planning;
 
-use super::{Config, Failure, files, print};
+use super::{Config, Failure, files, print, print_text};
 use crate::plan::{
     Diff, Table, names, reason_texts, render_json, render_reasons, render_svg, render_tableau, render_text,
 };
@@ -109,6 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         None if arguments.format.is_binary() && std::io::stdout().is_terminal() => {
             Err(Failure::Usage(anyhow!("a table is not for a terminal; write it to a file with -o FILE")))
         }
+        None if matches!(arguments.format, Format::Text) => print_text(&String::from_utf8_lossy(&output)),
         None => print(&output),
     }
 }

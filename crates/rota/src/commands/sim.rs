@@ -15,7 +15,7 @@ use rota_scenario::policies::{self, Entry, POLICIES};
 use rota_scenario::{INTERVALS, Options, Outcome, Scenario};
 use rota_sim::observe::perfetto;
 
-use super::{Failure, files, note, print, print_json};
+use super::{Failure, files, note, print, print_json, print_text};
 use crate::papers::{self, FIGURES, Study};
 use crate::{parallel, plan, report, sim};
 
@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             None => print_json(&runs),
         }?;
     } else {
-        print(report::text(&shown).as_bytes())?;
+        print_text(&report::text(&shown))?;
     }
     tell_faults(&jobs, &outcomes)
 }
