@@ -362,3 +362,29 @@ fn a_socket_that_is_a_file_is_refused_before_anything_is_started() {
     assert_eq!(fs::read_to_string(path).unwrap(), "precious");
     drop(kept);
 }
+
+/// Whoever made and removed cgroups fast enough, beside many others, once had the loop for itself: no edit, no new
+/// tenant, no answer, no end.
+#[test]
+fn who_makes_and_removes_cgroups_all_the_time_holds_up_nothing() {
+    let config = |share: f64| web(share).replace("machine.slice/web", "user/delegated/web");
+    let daemon = Running::start_at(&config(0.2), |at| {
+        fs::create_dir_all(at.join("cgroup/user/delegated/web")).unwrap();
+        for number in 0..2_000 {
+            fs::create_dir_all(at.join(format!("cgroup/user/many/{number}"))).unwrap();
+        }
+    });
+    let delegated = daemon.path("cgroup/user/delegated");
+    // Until the folder is gone.
+    let stranger = std::thread::spawn(move || {
+        let folders = (0..100).cycle().map(|number| delegated.join(number.to_string()));
+        folders
+            .take_while(|folder| fs::create_dir(folder).and_then(|()| fs::remove_dir(folder)).is_ok())
+            .count()
+    });
+    daemon.wait("the tenant, served", |status| tenant(status, "web").promised == Some(0.4));
+    fs::write(daemon.path("etc/rota.toml"), config(0.3)).unwrap();
+    daemon.wait("the new promise", |status| tenant(status, "web").promised == Some(0.6));
+    daemon.stop().unwrap();
+    assert!(stranger.join().unwrap() > 0);
+}
