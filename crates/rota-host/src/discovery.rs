@@ -108,7 +108,7 @@ impl Discovery {
     /// Takes in what inotify has reported about cgroups. Says whether to [`Discovery::look`].
     pub fn refresh(&mut self) -> bool {
         let began = Instant::now();
-        let changed = self.tree.refresh();
+        let changed = self.tree.refresh() || self.tree.has_notes();
         self.paces.tree.looked(began, Pace::OFTEN);
         changed
     }
@@ -119,7 +119,7 @@ impl Discovery {
             return false;
         }
         let began = Instant::now();
-        let changed = self.tree.rescan();
+        let changed = self.tree.rescan() || self.tree.has_notes();
         self.paces.rescan.looked(began, Pace::SELDOM);
         changed
     }

@@ -130,6 +130,11 @@ impl Tree {
         &self.users_units
     }
 
+    /// Whether there is something to say.
+    pub fn has_notes(&self) -> bool {
+        !self.notes.lines.is_empty()
+    }
+
     /// What there is to say about the watching that was not said before.
     pub fn notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes.lines)

@@ -48,6 +48,11 @@ impl Limit {
 
     /// How many lines were left out before this one; nothing if this one is, too.
     fn take(&mut self, subject: &str, now: Instant) -> Option<u64> {
+        if self.subjects.len() >= Self::SUBJECTS_MAX {
+            // Who has all lines left again is as one who never had a line.
+            let refill = |lines: &Lines| Self::PERIOD * (Self::BURST - lines.left);
+            self.subjects.retain(|_, lines| now.saturating_duration_since(lines.filled) < refill(lines));
+        }
         let is_known = self.subjects.contains_key(subject) || self.subjects.len() < Self::SUBJECTS_MAX;
         let subject = if is_known { subject } else { "" };
         let new = || Lines { left: Self::BURST, filled: now, left_out: 0 };
@@ -82,5 +87,17 @@ mod tests {
         assert_eq!(limit.take(subject("quiet: gone"), now), Some(0));
         assert_eq!(limit.take(noisy, now + Limit::PERIOD), Some(1_000 - u64::from(Limit::BURST)));
         assert_eq!(limit.take(noisy, now + Limit::PERIOD), None);
+    }
+
+    #[test]
+    fn subjects_are_forgotten_when_they_have_been_silent() {
+        let mut limit = Limit { subjects: BTreeMap::new() };
+        let now = Instant::now();
+        for table in 0..2 * Limit::SUBJECTS_MAX {
+            limit.take(&format!("table {table} in force"), now);
+        }
+        assert_eq!(limit.subjects.len(), Limit::SUBJECTS_MAX + 1);
+        limit.take("web", now + Limit::PERIOD * Limit::BURST);
+        assert_eq!(limit.subjects.len(), 1);
     }
 }
