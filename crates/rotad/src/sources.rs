@@ -49,16 +49,22 @@ pub fn read_trusted(config: &Path) -> Result<Vec<Source>> {
     read_all(config, check_owner)
 }
 
+/// Who called sudo, if anybody did: such a user is root already, and may have the configuration at home.
+fn sudo_user() -> Option<u32> {
+    std::env::var("SUDO_UID").ok()?.parse().ok()
+}
+
 /// Whether root or this process's user alone decides what is there.
 fn check_owner(path: &Path, status: &Metadata) -> Result<()> {
     let (path, owner) = (path.display(), status.uid());
+    let is_sudo_users = sudo_user() == Some(owner);
     ensure!(
-        owner == 0 || owner == geteuid().as_raw(),
+        owner == 0 || owner == geteuid().as_raw() || is_sudo_users,
         "{path} is user {owner}'s, who would decide who gets which CPU; chown root {path}"
     );
-    // In a folder as /tmp others cannot replace what is not theirs. The group may be root's.
+    // In a folder as /tmp others cannot replace what is not theirs. The group may be root's, or a user's own.
     let sticky = status.is_dir() && status.mode() & 0o1000 != 0;
-    let others = if status.gid() == 0 { 0o002 } else { 0o022 };
+    let others = if status.gid() == 0 || (is_sudo_users && status.gid() == owner) { 0o002 } else { 0o022 };
     ensure!(
         sticky || status.mode() & others == 0,
         "{path} may be written by others, who would decide who gets which CPU; chmod go-w {path}"

@@ -10,8 +10,8 @@ use super::{Config, Failure};
 
 /// Run the scheduler: tenants get what the configuration promises them, until Ctrl-C
 ///
-/// Tenants may come and go, and the configuration may be edited meanwhile. One log line an event on standard error; a
-/// line with the word ready when the first table is in force.
+/// Tenants may come and go, and the configuration may be edited meanwhile; SIGHUP has it read at once. One log line an
+/// event on standard error; a line with the word ready when the first table is in force.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
