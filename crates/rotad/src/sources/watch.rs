@@ -16,6 +16,9 @@ use super::{paths, tenants_folder};
 /// How many links lead to a file at most.
 const LINKS_MAX: usize = 40;
 
+/// A turn reads so many buffers; what is left waits for the next one.
+const READS_MAX: usize = 4;
+
 /// Follows the files.
 #[derive(Debug)]
 pub struct Watch {
@@ -77,13 +80,15 @@ impl Watch {
         }
     }
 
-    /// Whether anything has happened in the folders since the last time.
+    /// Takes in a bounded part of what has happened in the folders. Says whether the files are others than they were:
+    /// in a folder as /tmp anybody may have files.
     pub fn changed(&mut self) -> bool {
-        let mut changed = false;
+        let mut happened = false;
         let mut buffer = [0; 4096];
-        while let Some(inotify) = &mut self.inotify {
+        for _ in 0..READS_MAX {
+            let Some(inotify) = &mut self.inotify else { break };
             match inotify.read_events(&mut buffer) {
-                Ok(events) => changed |= events.count() > 0,
+                Ok(events) => happened |= events.count() > 0,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => {
                     self.inotify = None;
@@ -91,11 +96,10 @@ impl Watch {
                 }
             }
         }
-        if changed {
+        if happened {
             self.add();
-            self.files = files(&self.config);
         }
-        changed
+        happened && self.look()
     }
 
     /// Looks whether the files are others than they were, whatever was told.
@@ -164,9 +168,11 @@ mod tests {
         fs::rename(folder.path().join("new"), &config).unwrap();
         assert!(watch.changed());
         fs::create_dir(tenants_folder(&config)).unwrap();
-        assert!(watch.changed());
+        assert!(!watch.changed(), "an empty folder says nothing");
         fs::write(tenants_folder(&config).join("a.toml"), "").unwrap();
         assert!(watch.changed());
+        assert!(!watch.changed());
+        fs::write(folder.path().join("another's"), "").unwrap();
         assert!(!watch.changed());
     }
 
