@@ -24,11 +24,21 @@ pub(crate) use reach::is_slice;
 /// Where cgroup v2 is mounted: `/sys/fs/cgroup`, or below it on a host that also has version 1.
 ///
 /// # Errors
-/// If it is mounted nowhere.
+/// As [`mount_point_under`].
 pub fn mount_point() -> Result<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").context("reading /proc/self/mounts")?;
-    mount_point_in(&mounts)
-        .context("no cgroup2 file system is mounted; mount one: mount -t cgroup2 none /sys/fs/cgroup")
+    mount_point_under(Path::new("/"))
+}
+
+/// The same for the machine whose files lie below `root`.
+///
+/// # Errors
+/// If it is mounted nowhere.
+pub fn mount_point_under(root: &Path) -> Result<PathBuf> {
+    let path = root.join("proc/self/mounts");
+    let mounts = std::fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let point = mount_point_in(&mounts)
+        .context("no cgroup2 file system is mounted; mount one: mount -t cgroup2 none /sys/fs/cgroup")?;
+    Ok(root.join(point.strip_prefix("/").unwrap_or(&point)))
 }
 
 fn mount_point_in(mounts: &str) -> Option<PathBuf> {

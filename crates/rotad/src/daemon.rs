@@ -56,10 +56,24 @@ pub enum Failure {
 
 /// Where the machine shows itself.
 #[derive(Clone, Debug)]
-struct Machine {
-    cgroup_root: PathBuf,
-    proc: PathBuf,
-    system: PathBuf,
+pub struct Machine {
+    /// The mount point of cgroup v2.
+    pub cgroup_root: PathBuf,
+    /// `/proc`, where processes are.
+    pub proc: PathBuf,
+    /// Where CPUs are described, see [`topology::SYSFS`].
+    pub system: PathBuf,
+}
+
+impl Machine {
+    /// The machine whose files lie below `root`, which is `/` but in tests.
+    ///
+    /// # Errors
+    /// If it has no cgroup v2.
+    pub fn under(root: &Path) -> Result<Machine> {
+        let system = root.join(topology::SYSFS.trim_start_matches('/'));
+        Ok(Machine { cgroup_root: tree::mount_point_under(root)?, proc: root.join("proc"), system })
+    }
 }
 
 /// What the daemon is told from outside.
@@ -82,11 +96,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     // They leave signals alone as well.
     let planners = rayon::ThreadPoolBuilder::new().build_global();
     planners.context("starting the threads to plan with").map_err(Failure::Failed)?;
-    let machine = Machine {
-        cgroup_root: tree::mount_point().map_err(Failure::Failed)?,
-        proc: "/proc".into(),
-        system: topology::SYSFS.into(),
-    };
+    let machine = Machine::under(Path::new("/")).map_err(Failure::Failed)?;
     let signals = Signals { stop: stop.as_fd(), reload: reload.as_fd() };
     run_on(&machine, options, signals, |model| start_scheduler(&machine.system, model))
 }
@@ -168,15 +178,15 @@ fn wait_for_hotplug(system: &Path, before: &CpuSet) -> Result<CpuSet> {
 }
 
 /// A configuration as it was read.
-struct Loaded {
-    sources: Vec<Source>,
+pub(crate) struct Loaded {
+    pub sources: Vec<Source>,
     /// With the CPUs that are online.
-    model: Model,
+    pub model: Model,
     /// Those that the configuration has beside them.
-    offline: CpuSet,
+    pub offline: CpuSet,
 }
 
-fn load(machine: &Machine, config: &Path) -> Result<Loaded> {
+pub(crate) fn load(machine: &Machine, config: &Path) -> Result<Loaded> {
     parse(machine, sources::read_trusted(config)?)
 }
 
@@ -203,6 +213,17 @@ fn drain(fd: BorrowedFd) {
     while nix::unistd::read(fd, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
 }
 
+/// What there is to say of a configuration before anybody has come.
+pub(crate) fn remarks(model: &Model, offline: &CpuSet) -> Vec<String> {
+    let offline = (!offline.is_empty()).then(|| {
+        format!("CPUs {offline} of host.cpus are offline: nothing is planned there until they are online")
+    });
+    let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
+    let unmatched =
+        unmatched.map(|tenant| format!("{}: has no `match`, so it is only planned for", tenant.name));
+    offline.into_iter().chain(unmatched).collect()
+}
+
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has CLOCK_MONOTONIC");
@@ -210,7 +231,7 @@ fn now_ns() -> u64 {
 }
 
 /// What the life cycle is told of a sighting.
-fn event(sighting: Sighting) -> Event {
+pub(crate) fn event(sighting: Sighting) -> Event {
     match sighting {
         Sighting::Appeared(tenant, cgroup) => Event::Appeared { tenant, cgroup },
         Sighting::Vanished(tenant) => Event::Vanished { tenant },
@@ -252,17 +273,9 @@ impl<'a, S: Installer> Session<'a, S> {
         // Watched before it is read, so that no edit slips through.
         let watch = sources::Watch::open(config);
         let (Loaded { sources, model, offline }, edit_refused) = load_or_keep(machine, config, good)?;
-        if !offline.is_empty() {
-            say(&format!(
-                "CPUs {offline} of host.cpus are offline: nothing is planned there until they are online"
-            ));
-        }
+        remarks(&model, &offline).iter().for_each(|line| say(line));
         let trust = Trust::new(options.vm_users.clone());
         let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust)?;
-        let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
-        for tenant in unmatched {
-            say(&format!("{}: has no `match`, so it is only planned for", tenant.name));
-        }
         let scheduler = start(&model).context("starting the scheduler")?;
         say(&format!(
             "scheduler attached: CPUs {} for tenants, housekeeping on {}",
