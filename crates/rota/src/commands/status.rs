@@ -42,7 +42,7 @@ fn text(status: &Status) -> String {
     if !status.offline.is_empty() {
         text += &format!("CPUs {} are offline, and nothing is planned there\n\n", status.offline);
     }
-    text += &table(&status.tenants.iter().map(row).collect::<Vec<_>>());
+    text += &columns(HEADINGS, 3, &status.tenants.iter().map(row).collect::<Vec<_>>());
     for tenant in &status.tenants {
         notes(tenant, &mut text);
     }
@@ -69,18 +69,11 @@ const HEADINGS: [&str; 10] =
 
 fn row(tenant: &TenantStatus) -> [String; 10] {
     let dash = || "-".to_owned();
-    let state = match tenant.state {
-        State::Absent => "absent",
-        State::Served => "served",
-        State::Waiting => "waiting",
-        State::Refused => "refused",
-        State::Leaving => "leaving",
-    };
     let here = |value: String| if tenant.id.is_some() { value } else { dash() };
     [
         tenant.name.clone(),
         tenant.class.clone(),
-        state.to_owned(),
+        state(tenant.state).to_owned(),
         tenant.promised.map_or_else(dash, |share| format!("{share:.3}")),
         here(format!("{:.3}", tenant.received)),
         here(format!("{:.0} %", 100.0 * tenant.wanted)),
@@ -91,17 +84,27 @@ fn row(tenant: &TenantStatus) -> [String; 10] {
     ]
 }
 
-/// Columns as wide as their widest; text to the left, figures to the right.
-fn table(rows: &[[String; 10]]) -> String {
-    let headings = HEADINGS.map(str::to_owned);
+/// A tenant's state in a word.
+pub fn state(state: State) -> &'static str {
+    match state {
+        State::Absent => "absent",
+        State::Served => "served",
+        State::Waiting => "waiting",
+        State::Refused => "refused",
+        State::Leaving => "leaving",
+    }
+}
+
+/// Columns as wide as their widest; the first `texts` of them to the left, figures to the right.
+pub fn columns<const N: usize>(headings: [&str; N], texts: usize, rows: &[[String; N]]) -> String {
+    let headings = headings.map(str::to_owned);
     let all = || std::iter::once(&headings).chain(rows);
-    let widths: [usize; 10] =
+    let widths: [usize; N] =
         std::array::from_fn(|column| all().map(|row| row[column].len()).max().unwrap_or(0));
     let mut text = String::new();
     for row in all() {
-        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-            0..3 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
+        let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| {
+            if column < texts { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         text += cells.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
@@ -135,7 +138,7 @@ fn causes(intro: &str, by_cause: &ByCause, show: fn(u64) -> String) -> String {
 }
 
 /// CPU time that a tenant is owed, or with a minus is ahead.
-fn lag(lag_ns: i64) -> String {
+pub fn lag(lag_ns: i64) -> String {
     match lag_ns as f64 / 1e6 {
         ms if ms.abs() < 0.005 => "0.00 ms".to_owned(),
         ms => format!("{ms:+.2} ms"),
@@ -143,7 +146,7 @@ fn lag(lag_ns: i64) -> String {
 }
 
 /// A time for people, three digits at least.
-fn ns(time: u64) -> String {
+pub fn ns(time: u64) -> String {
     match time as f64 {
         time if time < 1e6 => format!("{:.1} us", time / 1e3),
         time if time < 1e9 => format!("{:.2} ms", time / 1e6),

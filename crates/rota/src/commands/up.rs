@@ -1,5 +1,7 @@
 //! `rota up`.
 
+mod dry_run;
+
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -29,6 +31,9 @@ pub struct Arguments {
     /// libvirt's are known
     #[arg(long, value_name = "USERS", value_delimiter = ',', value_parser = users)]
     vm_users: Vec<RangeInclusive<u32>>,
+    /// Only say who would be matched, planned and refused. Exits with 3 if one has no room, with 1 if one is not found
+    #[arg(long, conflicts_with_all = ["socket", "group", "metrics"])]
+    dry_run: bool,
 }
 
 /// The number of a group.
@@ -58,6 +63,9 @@ fn users(text: &str) -> Result<RangeInclusive<u32>, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.dry_run {
+        return dry_run::run(&arguments.config.config, arguments.vm_users.clone());
+    }
     let options = rotad::Options {
         config: arguments.config.config.clone(),
         socket: arguments.socket.clone(),
@@ -65,10 +73,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         metrics: arguments.metrics.clone(),
         vm_users: arguments.vm_users.clone(),
     };
-    rotad::run(&options).map_err(|failure| match failure {
+    rotad::run(&options).map_err(failure)
+}
+
+fn failure(failure: rotad::Failure) -> Failure {
+    match failure {
         rotad::Failure::Usage(error) => Failure::Usage(error),
         rotad::Failure::Failed(error) => Failure::Failed(error),
-    })
+    }
 }
 
 #[cfg(test)]
