@@ -6,6 +6,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod commands;
+mod doctor;
 mod papers;
 mod parallel;
 mod plan;
@@ -16,7 +17,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{check, farm, lab, plan as plan_command, record, sim as sim_command, status, up};
+use commands::{
+    check, doctor as doctor_command, farm, lab, plan as plan_command, record, sim as sim_command, status, up,
+};
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
 ///
@@ -34,6 +37,7 @@ enum Command {
     Check(check::Arguments),
     Up(up::Arguments),
     Status(status::Arguments),
+    Doctor(doctor_command::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
     Record(record::Arguments),
@@ -47,6 +51,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Doctor(arguments) => doctor_command::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

@@ -1,6 +1,7 @@
 //! One module a command: its arguments, and what it does.
 
 pub mod check;
+pub mod doctor;
 pub mod farm;
 mod files;
 pub mod lab;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
+mod doctor;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
