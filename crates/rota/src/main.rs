@@ -12,13 +12,15 @@ mod parallel;
 mod plan;
 mod report;
 mod sim;
+mod top;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use commands::{
-    check, doctor as doctor_command, farm, lab, plan as plan_command, record, sim as sim_command, status, up,
+    check, doctor as doctor_command, farm, lab, plan as plan_command, record, sim as sim_command, status,
+    top as top_command, up,
 };
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
@@ -37,6 +39,7 @@ enum Command {
     Check(check::Arguments),
     Up(up::Arguments),
     Status(status::Arguments),
+    Top(top_command::Arguments),
     Doctor(doctor_command::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top_command::run(&arguments),
         Command::Doctor(arguments) => doctor_command::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),

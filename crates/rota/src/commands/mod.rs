@@ -9,6 +9,7 @@ pub mod plan;
 pub mod record;
 pub mod sim;
 pub mod status;
+pub mod top;
 pub mod up;
 
 use std::io::{ErrorKind, Write};
