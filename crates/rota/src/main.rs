@@ -16,11 +16,11 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    check, doctor as doctor_command, farm, lab, plan as plan_command, record, sim as sim_command, status,
-    top as top_command, up,
+    check, doctor as doctor_command, farm, lab, pages, plan as plan_command, record, sim as sim_command,
+    status, top as top_command, up,
 };
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
@@ -46,6 +46,7 @@ enum Command {
     Record(record::Arguments),
     Lab(lab::Arguments),
     Demo(lab::Demo),
+    Pages(pages::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +62,7 @@ fn main() -> ExitCode {
         Command::Record(arguments) => record::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Demo(arguments) => lab::demo(&arguments),
+        Command::Pages(arguments) => pages::run(&arguments, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

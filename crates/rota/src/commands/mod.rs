@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod farm;
 mod files;
 pub mod lab;
+pub mod pages;
 pub mod plan;
 pub mod record;
 pub mod sim;
