@@ -30,8 +30,9 @@
 //! | `name` | letters, digits and `. _ - @ :`, a letter or digit first; `{i}` stands for 0, 1, ... with `count` |
 //! | `count` | makes that many tenants of this one |
 //! | `class` | `"reserved"`, `"shared"` or `"background"` |
-//! | `vcpus` | 1 by default |
+//! | `vcpus` | 1 by default; with `cpus`, as many as that needs |
 //! | `share`, `latency` | what each vCPU is promised: a fraction of one CPU, a duration; reserved only, and required there |
+//! | `cpus` | what all vCPUs are promised together, in place of `share`: `2.5` or `"2500m"`; a VM has `vcpus` beside it |
 //! | `capped` | never more than the share, `false` by default; reserved only |
 //! | `weight` | 1 to 10000, 100 by default; shared only |
 //! | `affinity` | CPU list; housekeeping CPUs in it are left out |
@@ -51,6 +52,7 @@
 //! A file that has a configuration and more in it, as a simulation's scenario has, is read by [`parse_with`], and the
 //! more of it by the same means: [`Table`] and [`value`].
 
+mod amount;
 mod duration;
 mod error;
 mod host;

@@ -409,7 +409,7 @@ proptest! {
 #[test]
 fn the_example_is_what_it_says() {
     let model = parse(&[source("rota.toml", EXAMPLE)], &Topology::default()).unwrap();
-    assert_eq!((model.host.cpus.len(), model.host.tenant_cpus().len(), model.tenants.len()), (48, 44, 92));
+    assert_eq!((model.host.cpus.len(), model.host.tenant_cpus().len(), model.tenants.len()), (48, 44, 93));
     assert_eq!(model.system(), None);
     assert_eq!(model.tenants[87].matcher, Some(Match::Cgroup("machine.slice/web-87".to_owned())));
     let [a, b] = [0, 24].map(|cpu| model.host.topology.place(cpu).expect("a CPU of the host"));
@@ -449,4 +449,24 @@ fn the_ends_of_every_range_are_in_it() {
     .unwrap();
     assert_eq!((floor.host.floor_ppb, floor.host.slot_min_ns), (0, 0));
     assert_eq!(floor.host.costs, Costs::default());
+}
+
+/// What is promised by an amount is all of it, and each vCPU has no more than one CPU.
+#[test]
+fn an_amount_of_cpu_makes_vcpus_and_a_share() {
+    for (text, vcpus, ppb) in [
+        ("cpus = 2.5", 3, 833_333_334),
+        ("cpus = \"2500m\"", 3, 833_333_334),
+        ("cpus = \"500m\"", 1, 500_000_000),
+        ("cpus = 0.3", 1, 300_000_000),
+        ("cpus = 2", 2, 1_000_000_000),
+        ("cpus = \"2\"", 2, 1_000_000_000),
+        ("cpus = 2\nvcpus = 4", 4, 500_000_000),
+        ("cpus = 2.5\nvcpus = 4\nmatch = { vm = \"qemu:web\" }", 4, 625_000_000),
+    ] {
+        let tenant = format!("[[tenant]]\nname = \"a\"\nclass = \"reserved\"\nlatency = \"9ms\"\n{text}\n");
+        let model = parse(&[source("rota.toml", &tenant)], &machine()).unwrap();
+        let tenant = &model.tenants[1];
+        assert_eq!((tenant.vcpus, tenant.reservation().unwrap().share.ppb()), (vcpus, ppb), "{text}");
+    }
 }

@@ -4,17 +4,19 @@ use std::collections::HashMap;
 
 use toml::de::DeValue;
 
+use super::amount;
 use super::error::Errors;
 use super::matcher;
 use super::table::Table;
 use super::{VCPUS_MAX, value};
 use crate::{Class, CpuSet, Host, Match, Reservation, Share, Tenant, quote};
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "count",
     "class",
     "vcpus",
+    "cpus",
     "share",
     "latency",
     "capped",
@@ -85,8 +87,9 @@ impl<'a> Tenants<'a> {
         let exclusive_cores = table
             .read("exclusive_cores", errors, |value| exclusive_cores(value, affinity.as_ref(), self.host));
         let matcher = matcher::read(table, indexed, errors);
-        let vcpus = vcpus.unwrap_or(1);
-        let class = class(table, vcpus, errors);
+        let cpus = table.read("cpus", errors, |value| cpus(value, vcpus, matcher.as_ref()));
+        let vcpus = vcpus.or(cpus.map(|(vcpus, _)| vcpus)).unwrap_or(1);
+        let class = class(table, vcpus, cpus.map(|(_, share)| share), errors);
         let (name, class) = (name?, class?);
         Some(Template {
             count: count.unwrap_or(1),
@@ -242,15 +245,15 @@ fn exclusive_cores(value: &DeValue, affinity: Option<&CpuSet>, host: Option<&Hos
     Ok(wanted)
 }
 
-/// The class with the keys that belong to it.
-fn class(table: &Table, vcpus: u32, errors: &mut Errors) -> Option<Class> {
-    let share = table.read("share", errors, |value| share(value, vcpus));
+/// The class with the keys that belong to it. `each` is what `cpus` makes of a share.
+fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) -> Option<Class> {
+    let share = table.read("share", errors, |value| share(value, vcpus)).or(each);
     let latency_ns = table.read("latency", errors, value::latency);
     let capped = table.read("capped", errors, value::truth).unwrap_or(false);
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
     let weight = weight.unwrap_or(WEIGHT_DEFAULT);
     let name = class_name(table, errors)?;
-    let reserved = ["share", "latency", "capped", "exclusive_cores"].map(|key| (key, "reserved"));
+    let reserved = ["share", "cpus", "latency", "capped", "exclusive_cores"].map(|key| (key, "reserved"));
     for (key, fits) in reserved.into_iter().chain([("weight", "shared")]) {
         if table.has(key) && fits != name {
             let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");
@@ -259,7 +262,12 @@ fn class(table: &Table, vcpus: u32, errors: &mut Errors) -> Option<Class> {
     }
     match name {
         "reserved" => {
-            table.require("share", &KEYS, "what each vCPU is promised, e.g. share = 0.25", errors);
+            if table.has("cpus") && table.has("share") {
+                errors.push(table.error("cpus", "says of all vCPUs what share says of each; keep one"));
+            } else if !table.has("cpus") {
+                let mend = "what each vCPU is promised, e.g. share = 0.25, or all of them, e.g. cpus = 2.5";
+                table.require("share", &KEYS, mend, errors);
+            }
             table.require("latency", &KEYS, "the longest wait of a vCPU, e.g. latency = \"20ms\"", errors);
             Some(Class::Reserved(Reservation { share: share?, latency_ns: latency_ns?, capped }))
         }
@@ -270,15 +278,43 @@ fn class(table: &Table, vcpus: u32, errors: &mut Errors) -> Option<Class> {
 
 /// What each vCPU is promised. More than one CPU is what several of them have.
 fn share(value: &DeValue, vcpus: u32) -> Result<Share, String> {
-    let cpus = value::number(value).filter(|cpus| 1.0 < *cpus && *cpus <= f64::from(CpuSet::LIMIT));
-    let Some(cpus) = cpus else { return value::share(value) };
-    let vcpus = f64::from(vcpus).max(cpus.ceil());
-    let each = (cpus / vcpus * 1e4).round() / 1e4;
-    Err(format!(
-        "{} is more than one CPU, and a share is what each vCPU has of one; write e.g. vcpus = {vcpus} and share = \
-         {each}, or a fraction as 0.25",
-        value::show(value)
-    ))
+    match (amount::meant(value), value.as_str()) {
+        (Some(cpus), _) if cpus > 1.0 => {
+            let vcpus = f64::from(vcpus).max(cpus.ceil());
+            let each = (cpus / vcpus * 1e4).round() / 1e4;
+            Err(format!(
+                "{} is more than one CPU, and a share is what each vCPU has of one; write cpus = {cpus}, or e.g. \
+                 vcpus = {vcpus} and share = {each}",
+                value::show(value)
+            ))
+        }
+        (Some(fraction), Some(_)) => {
+            Err(format!("{} is no share of one CPU; write share = {fraction}", value::show(value)))
+        }
+        _ => value::share(value),
+    }
+}
+
+/// How many vCPUs share an amount of CPU, and what each has of it: no more than one CPU, and together no less than all.
+fn cpus(value: &DeValue, vcpus: Option<u32>, matcher: Option<&Match>) -> Result<(u32, Share), String> {
+    let total_ppb = amount::cpus(value)?;
+    let least = total_ppb.div_ceil(amount::ONE_PPB) as u32; // CpuSet::LIMIT at most
+    let vcpus = match (vcpus, matcher) {
+        (Some(vcpus), _) if vcpus < least => {
+            return Err(format!(
+                "{} is more than {vcpus} vCPUs can have; write vcpus = {least}, or more",
+                value::show(value)
+            ));
+        }
+        (Some(vcpus), _) => vcpus,
+        (None, Some(Match::Vm { .. })) => {
+            return Err("does not say how many vCPUs the VM has; write that too, e.g. vcpus = 4".to_owned());
+        }
+        (None, _) => least,
+    };
+    let each_ppb = total_ppb.div_ceil(u64::from(vcpus)) as u32;
+    let share = Share::from_ppb(each_ppb).expect("at most one CPU, with as many vCPUs as the least");
+    Ok((vcpus, share))
 }
 
 fn class_name(table: &Table, errors: &mut Errors) -> Option<&'static str> {
