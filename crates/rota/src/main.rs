@@ -7,6 +7,7 @@
 
 mod commands;
 mod doctor;
+mod fleet;
 mod papers;
 mod parallel;
 mod plan;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    check, doctor as doctor_command, farm, lab, pages, plan as plan_command, record, sim as sim_command,
+    check, doctor as doctor_command, farm, fit, lab, pages, plan as plan_command, record, sim as sim_command,
     status, top as top_command, up,
 };
 
@@ -37,6 +38,7 @@ struct Cli {
 enum Command {
     Plan(plan_command::Arguments),
     Check(check::Arguments),
+    Fit(fit::Arguments),
     Up(up::Arguments),
     Status(status::Arguments),
     Top(top_command::Arguments),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Plan(arguments) => plan_command::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Fit(arguments) => fit::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Top(arguments) => top_command::run(&arguments),

@@ -4,6 +4,7 @@ pub mod check;
 pub mod doctor;
 pub mod farm;
 mod files;
+pub mod fit;
 pub mod lab;
 pub mod pages;
 pub mod plan;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
 mod doctor;
+mod fit;
 mod top;
 
 use std::fs;

@@ -1,0 +1,149 @@
+//! Which hosts of a fleet could take a tenant: the daemon's own admission, asked of each.
+
+use rota_model::config::{ConfigErrors, Source, parse};
+use rota_model::{Model, Topology};
+use rota_plan::{Edits, Options, Plan, Planner};
+use serde::Serialize;
+
+use crate::plan::{Diff, Table, names};
+
+/// What one host says.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// The file that describes it.
+    pub host: String,
+    /// Whether it has room.
+    pub fits: bool,
+    /// The vCPUs of its own tenants that would be on other CPUs.
+    pub moved: Vec<String>,
+    /// The CPUs whose slots would change, as a CPU list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed_cpus: Option<String>,
+    /// CPUs that no reservation has, without the newcomers.
+    pub free_cpus: f64,
+    /// Why it has no room.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Asks a host whether it could take the tenants of another file beside its own.
+///
+/// # Errors
+/// If the host's file is wrong.
+pub fn ask(host: &Source, newcomers: &Source) -> Result<Answer, ConfigErrors> {
+    // Another machine than this one: what its file does not say is not known.
+    let machine = Topology::default();
+    let own = parse(std::slice::from_ref(host), &machine)?;
+    let free_cpus = free_cpus(&own);
+    let no = |reason: String| Answer {
+        host: host.path.clone(),
+        fits: false,
+        moved: Vec::new(),
+        changed_cpus: None,
+        free_cpus,
+        reason: Some(reason),
+    };
+    // What is wrong now is wrong with the newcomers, on this host: a CPU that it lacks, a name that it has.
+    let all = match parse(&[host.clone(), newcomers.clone()], &machine) {
+        Ok(all) => all,
+        Err(errors) => return Ok(no(errors.to_string())),
+    };
+    let options = Options { placement: own.host.placement };
+    let mut planner = match Planner::new(own, &options) {
+        Ok(planner) => planner,
+        Err(infeasible) => return Ok(no(format!("its own tenants have no room: {infeasible}"))),
+    };
+    planner.restock();
+    let before = planner.plan();
+    let present = planner.model().tenants.len();
+    let edits: Edits =
+        (0..).zip(&all.tenants).skip(present).map(|(id, tenant)| (id, Some(tenant.clone()))).collect();
+    let change = match planner.update(edits) {
+        Ok(change) => change,
+        Err(infeasible) => return Ok(no(infeasible.to_string())),
+    };
+    let moved = moved(&before, &planner.plan(), planner.model());
+    let changed_cpus = Some(change.cpus.to_string());
+    Ok(Answer { fits: true, moved, changed_cpus, reason: None, ..no(String::new()) })
+}
+
+/// The vCPUs that are on other CPUs in the second plan. The model is the second one's, and has all of the first.
+fn moved(before: &Plan, after: &Plan, model: &Model) -> Vec<String> {
+    let (before_names, after_names) = (names(before, model), names(after, model));
+    let diff = Diff::new(&Table::new(before, model, &before_names), &Table::new(after, model, &after_names));
+    diff.moved().map(str::to_owned).collect()
+}
+
+/// What reservations and the floor leave of the CPUs for tenants. For display and for ranking.
+fn free_cpus(model: &Model) -> f64 {
+    let host = &model.host;
+    let unreserved = 1.0 - f64::from(host.floor_ppb) / 1e9;
+    let reserved = model
+        .tenants
+        .iter()
+        .filter_map(|tenant| Some(f64::from(tenant.vcpus) * tenant.reservation()?.share.fraction()));
+    host.tenant_cpus().len() as f64 * unreserved - reserved.sum::<f64>()
+}
+
+/// The best hosts first: those that fit, those that move least, those with most room.
+pub fn rank(answers: &mut [Answer]) {
+    answers.sort_by(|one, other| {
+        let by_fit = other.fits.cmp(&one.fits);
+        by_fit.then(one.moved.len().cmp(&other.moved.len())).then(other.free_cpus.total_cmp(&one.free_cpus))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(path: &str, text: &str) -> Source {
+        Source { path: path.to_owned(), text: text.to_owned() }
+    }
+
+    fn reserved(name: &str, more: &str) -> String {
+        format!("[[tenant]]\nname = \"{name}\"\nclass = \"reserved\"\nlatency = \"20ms\"\n{more}\n")
+    }
+
+    /// A host of so many CPUs for tenants, with these.
+    fn host(path: &str, cpus: u32, tenants: &[String]) -> Source {
+        source(path, &format!("[host]\ncpus = \"0-{cpus}\"\nhousekeeping = \"0\"\n{}", tenants.concat()))
+    }
+
+    #[test]
+    fn a_host_says_whether_it_has_room_and_what_would_move() {
+        let newcomer = source("db.toml", &reserved("db", "share = 0.6"));
+        let free = ask(&host("free", 2, &[]), &newcomer).unwrap();
+        assert!(free.fits && free.moved.is_empty() && free.reason.is_none(), "{free:?}");
+        assert!((free.free_cpus - 1.99).abs() < 1e-9, "{free:?}");
+
+        let full = ask(&host("full", 1, &[reserved("web", "share = 0.5")]), &newcomer).unwrap();
+        assert!(!full.fits && full.reason.as_ref().unwrap().starts_with("over-utilised"), "{full:?}");
+
+        // One on each CPU, and both have to be on one for the newcomer to have the other.
+        let two = [reserved("web-{i}", "count = 2\nshare = 0.3")];
+        let large = source("db.toml", &reserved("db", "share = 0.9"));
+        let spread = ask(&host("spread", 2, &two), &large).unwrap();
+        assert!(spread.fits && spread.moved.len() == 1 && spread.moved[0].starts_with("web-"), "{spread:?}");
+        assert_eq!(spread.changed_cpus.as_deref(), Some("1-2"));
+
+        let mut answers = [full.clone(), spread.clone(), free.clone()];
+        rank(&mut answers);
+        assert_eq!(answers, [free, spread, full]);
+    }
+
+    #[test]
+    fn what_a_host_lacks_is_its_reason_and_a_wrong_host_is_an_error() {
+        let bound = source("db.toml", &reserved("db", "share = 0.1\naffinity = \"7\""));
+        let answer = ask(&host("small", 2, &[]), &bound).unwrap();
+        assert!(
+            answer.reason.unwrap().starts_with("db.toml:6:12: tenant.affinity: CPUs 7 are not in host.cpus")
+        );
+        let twice = ask(
+            &host("has", 2, &[reserved("db", "share = 0.1")]),
+            &source("db.toml", &reserved("db", "share = 0.1")),
+        );
+        assert!(twice.unwrap().reason.unwrap().contains("is a name at has:"));
+        assert!(ask(&source("wrong", "[host]\ncpu = 1"), &bound).is_err());
+    }
+}
