@@ -14,6 +14,7 @@ mod guest;
 mod handover;
 mod hog;
 mod hotplug;
+mod operator;
 mod promises;
 mod replay;
 mod saturation;
