@@ -15,6 +15,8 @@ proc/irq/9/effective_affinity_list: 0
 proc/40/comm: qemu-system-x86
 proc/40/cgroup: 0::/machine.slice/vm.scope
 proc/40/cmdline: qemu-system-x86_64|-name|db
+proc/40/status: Uid: 0 0 0 0
+proc/40/exe -> /usr/bin/qemu-system-x86_64
 proc/41/comm: CPU 0/KVM
 proc/42/comm: CPU 1/KVM
 sys/kernel/sched_ext/state: disabled
@@ -34,7 +36,8 @@ match = { unit = \"make.service\" }|[[tenant]]|name = \"db\"|class = \"reserved\
 latency = \"20ms\"|match = { vm = \"qemu:db\" }
 ";
 
-/// What is found on the sound machine after these lines have replaced its own. A line `PATH -` takes a path away.
+/// What is found on the sound machine after these lines have replaced its own. A line `PATH -` takes a path away, and
+/// `PATH -> TO` makes a link.
 fn examined(changes: &[&str]) -> Vec<Finding> {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -46,6 +49,10 @@ fn examined(changes: &[&str]) -> Vec<Finding> {
             } else {
                 fs::remove_file(gone).unwrap()
             }
+            continue;
+        }
+        if let Some((link, to)) = line.split_once(" -> ") {
+            std::os::unix::fs::symlink(to, root.join(link)).unwrap();
             continue;
         }
         let (path, text) = line.split_once(':').unwrap();

@@ -108,7 +108,7 @@ impl Drop for Terminal<'_> {
 /// Runs `check` while a daemon answers at `socket` of a folder.
 fn beside_a_daemon(check: impl FnOnce(&Path)) {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::bind(&folder.path().join("socket")).unwrap();
+    let server = Server::bind(&folder.path().join("socket"), None).unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
     let answering = std::thread::spawn({
         let is_over = is_over.clone();
