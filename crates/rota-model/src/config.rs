@@ -68,6 +68,7 @@ use crate::{CpuSet, Model, Topology};
 
 pub use duration::{DurationError, duration_ns};
 pub use error::{ConfigError, ConfigErrors, Errors};
+pub use matcher::CGROUP_LEVELS;
 pub use table::Table;
 
 use error::File;

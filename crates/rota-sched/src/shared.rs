@@ -222,6 +222,7 @@ mod tests {
             ("ROTA_NR_BUFFERS", NR_BUFFERS),
             ("ROTA_RING", RING),
             ("ROTA_NR_CAUSES", NR_CAUSES),
+            ("ROTA_CGROUP_DEPTH", rota_model::config::CGROUP_LEVELS + 1),
             ("ROTA_FAIR_GRAIN_NS", FAIR_GRAIN_NS as usize),
             ("ROTA_CLASS_SYSTEM", class::SYSTEM as usize),
             ("ROTA_CLASS_RESERVED", class::RESERVED as usize),

@@ -21,6 +21,8 @@ const UNIT_TYPES: [&str; 6] = ["service", "scope", "slice", "socket", "mount", "
 /// A path's limit in Linux, and that of each name in it.
 const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
+/// So many levels of cgroups below the root may have tenants: the scheduler looks no deeper.
+pub const CGROUP_LEVELS: usize = 31;
 
 /// Where cgroups are mounted, as people copy it into a path: the longer first.
 const MOUNT_POINTS: [&str; 2] = ["sys/fs/cgroup/unified", "sys/fs/cgroup"];
@@ -117,6 +119,11 @@ fn cgroup(path: &str) -> Result<Match, String> {
         return Err(format!(
             "{} is longer than a cgroup's name can be, {NAME_MAX} bytes; write that of an existing one",
             quote(part)
+        ));
+    }
+    if path.split('/').count() > CGROUP_LEVELS {
+        return Err(format!(
+            "{shown} is below {CGROUP_LEVELS} others, too deep for a tenant; write one further up"
         ));
     }
     path.split('/').try_for_each(escaped_machine)?;

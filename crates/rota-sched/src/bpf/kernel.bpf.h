@@ -96,6 +96,8 @@ struct kernfs_node {
 struct cgroup {
 	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
+	int level;
+	struct cgroup *ancestors[];
 };
 
 struct css_set {

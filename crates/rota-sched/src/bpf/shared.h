@@ -14,7 +14,7 @@
 #define ROTA_NR_BUFFERS	     2
 #define ROTA_RING	     1024 /* entries of the ring that spreads background threads over CPUs */
 #define ROTA_LOCALS_MAX	     64	  /* vCPUs of a CPU that take part in its second level */
-#define ROTA_CGROUP_DEPTH    32	  /* levels of nested cgroups between a task and its tenant */
+#define ROTA_CGROUP_DEPTH    32	  /* levels of nested cgroups, the root's included, at which tenants may be */
 #define ROTA_EXIT_REASON_LEN 128
 #define ROTA_EXIT_MSG_LEN    512
 

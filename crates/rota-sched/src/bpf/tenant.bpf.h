@@ -17,9 +17,24 @@ static __always_inline u64 cgroup_of(struct task_struct *p)
 	return p->cgroups->dfl_cgrp->kn->id;
 }
 
+/*
+ * The nearest of a task's cgroups at which a tenant may be. However deep a tenant nests cgroups of its own, its tasks
+ * stay its own.
+ */
+static __always_inline struct cgroup *nearest_cgroup(struct task_struct *p)
+{
+	u64 at = bpf_core_field_offset(struct cgroup, ancestors) + (ROTA_CGROUP_DEPTH - 1) * sizeof(struct cgroup *);
+	struct cgroup *cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp), *ancestor = NULL;
+
+	if (!cgroup || BPF_CORE_READ(cgroup, level) < ROTA_CGROUP_DEPTH)
+		return cgroup;
+	bpf_probe_read_kernel(&ancestor, sizeof(ancestor), (void *)cgroup + at);
+	return ancestor;
+}
+
 __noinline u32 find_tenant(struct task_struct *p __arg_trusted)
 {
-	struct cgroup *cgroup = BPF_CORE_READ(p, cgroups, dfl_cgrp);
+	struct cgroup *cgroup = nearest_cgroup(p);
 	int depth;
 
 	bpf_for (depth, 0, ROTA_CGROUP_DEPTH) {

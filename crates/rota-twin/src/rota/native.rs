@@ -57,11 +57,17 @@ pub struct CssSet {
     dfl_cgrp: *const Cgroup,
 }
 
+/// The root's cgroup, and as many below it as may have tenants.
+const CGROUP_DEPTH: usize = rota_model::config::CGROUP_LEVELS + 1;
+
 /// `struct cgroup`.
 #[repr(C)]
 pub struct Cgroup {
     own: CgroupSubsysState,
     kn: *const KernfsNode,
+    level: i32,
+    /// From the root down to itself, as far as the scheduler looks.
+    ancestors: [*const Cgroup; CGROUP_DEPTH],
     node: KernfsNode,
     set: CssSet,
 }
@@ -343,6 +349,10 @@ impl Shown {
             let made = Box::into_raw(Box::new(Cgroup {
                 own: CgroupSubsysState { cgroup: ptr::null(), parent: ptr::null() },
                 kn: ptr::null(),
+                // SAFETY: made before, and lives as long.
+                level: parent.map_or(0, |parent| unsafe { (*parent).level } + 1),
+                ancestors: parent
+                    .map_or([ptr::null(); CGROUP_DEPTH], |parent| unsafe { (*parent).ancestors }),
                 node: KernfsNode { id: cgroup_id(next as u32) },
                 set: CssSet { dfl_cgrp: ptr::null() },
             }));
@@ -352,6 +362,9 @@ impl Shown {
                 (*made).own.parent = parent.map_or(ptr::null(), |parent| &raw const (*parent).own);
                 (*made).kn = &raw const (*made).node;
                 (*made).set.dfl_cgrp = made;
+                if let Some(own) = (*made).ancestors.get_mut((*made).level as usize) {
+                    *own = made;
+                }
             }
             self.cgroups.push(made);
         }

@@ -8,6 +8,7 @@ mod found;
 mod handover;
 mod host;
 mod idle;
+mod nested;
 mod races;
 mod rota;
 mod second;

@@ -12,13 +12,13 @@ busy web
 up
 rota doctor --json >/results/running.json || fail "the doctor has a problem"
 
-# A terminal of its own, until CPUs are on it, which are drawn last.
+# A terminal of its own, until what web is promised is on it.
 mkdir -p /dev/pts
 mount -t devpts devpts /dev/pts 2>/dev/null || true
 mkfifo /tmp/keys
 TERM=xterm SHELL=/bin/sh script -qfc 'stty cols 80 rows 24; exec rota top' /results/top.txt </tmp/keys >/dev/null &
 SCRIPT=$!
 exec 3>/tmp/keys
-await grep -q CPU /results/top.txt
+await grep -q 0.300 /results/top.txt
 kill $SCRIPT
 stop
