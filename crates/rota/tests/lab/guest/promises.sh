@@ -10,4 +10,10 @@ until_second $END -100
 status during
 wait $PROBES
 status after
-stop
+
+# Killed, on each kernel; other ends are in stop.sh.
+busy quick
+kill -9 $UP
+wait $UP || true
+await state_is disabled
+goes_on quick
