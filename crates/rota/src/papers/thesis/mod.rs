@@ -154,8 +154,8 @@ pub const INTRINSIC_LATENCY: Figure = Figure {
          with 30 ms it waits for longest where it was alone, and burnt most at once.",
         "RTDS' 13 ms beside others do not occur: all periods begin at one time here, and the earliest deadlines are \
          served in much the same order in each.",
-        "Rota's blackouts are those of its table, as Tableau's are; with others that sleep, less, as the second \
-         level gives it what they leave.",
+        "Rota's blackouts are up to a period, 12.8 ms, where Tableau's are a gap of its table: others may be served \
+         as they wake, before it. With others that sleep, less, as the second level gives it what they leave.",
     ],
     study: |study| {
         let published = |setting: &Setting| match (setting.capped, setting.policy.label, setting.background) {
@@ -198,8 +198,8 @@ pub const PING: Figure = Figure {
         "Credit's longest waits are in the tail's end: which of them a run meets is chance, and ours has 4,800 pings.",
         "RTDS alone has no waits here: 50 us every 50 ms use no budget up. What the guests' systems did there is not \
          known.",
-        "With a cap, a woken vCPU of Rota waits for its slot, as Tableau's does: half of a gap of some 10 ms on \
-         average, less the chance to come within a slot. Beside hogs it is the same without a cap.",
+        "A woken vCPU of Rota does not wait for its slot, as Tableau's does: with budget left it runs at once, capped \
+         or not, so the longest wait is a fortieth of theirs.",
         "Beside I/O, Credit boosts everybody that wakes up, and so nobody: the longest wait is that for the boosted \
          ones before it, more than ten times that beside hogs.",
     ],
@@ -277,8 +277,7 @@ pub const OVERHEADS: Figure = Figure {
     ],
     differs: &[
         "Prices are theirs, counts ours; what Rota's own decisions take is in BENCHMARKS.md.",
-        "Rota decides and changes more often than the others, as each slot's owner that wakes up takes its CPU back \
-         from the second level; but nobody ever moves.",
+        "Rota decides about as often as the others; but nobody ever moves.",
     ],
     study: |study| {
         let policies =
@@ -356,7 +355,7 @@ pub const TIER_2: Figure = Figure {
     differs: &[
         "They measured requests a second of nginx, we CPU time: in both, what the cap leaves is what the second tier \
          has.",
-        "A capped VM answers in its slots alone, whatever the second tier does.",
+        "A capped VM answers as it wakes, while it has budget, whatever the second tier does.",
     ],
     study: |study| {
         let rota = called("rota", "Rota");
