@@ -223,14 +223,18 @@ __noinline u32 next_in_window(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_cpu_view *view;
 	u32 first, recent;
+	bool waits;
 	u64 may;
 
 	if (!c)
 		return ROTA_NONE;
 	view = windows_view(c, cpu);
-	if (!view || !survey_windows(cpu, now, prev_dsq, tried))
+	if (!view)
 		return ROTA_NONE;
-	forfeit(c, now);
+	waits = survey_windows(cpu, now, prev_dsq, tried);
+	forfeit(c, now); /* though nobody waits: then nobody has lost anything, nor has who wakes later */
+	if (!waits)
+		return ROTA_NONE;
 	first = first_to_end(c, c->windows.rights ?: c->windows.waiting);
 	if (first == ROTA_NONE)
 		return ROTA_NONE;

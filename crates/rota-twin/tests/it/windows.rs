@@ -399,3 +399,18 @@ fn budgets_outlast_a_table() {
         }
     });
 }
+
+/// Its turn is over as a window ends, and it sleeps before the timer says so. As it wakes it has lost nothing by that.
+#[test]
+fn who_sleeps_as_its_turn_is_over_loses_nothing() {
+    apart(|| {
+        let costs = Costs { timer_slack_ns: 200 * US, ..Costs::default() };
+        let config = [("a", 0.32), ("asleep", 0.2)]
+            .map(|(name, share)| tenant(name, share, 10).replace("match", "capped = true\nmatch"));
+        let (mut run, mut tenants) = host(&config, 5, costs);
+        run.spawn(tenants.thread("a", Periodic::new(290 * US, 710 * US)));
+        run_for(&mut run, 4 * SECOND);
+        let waited_ns = longest_wait_ns(&mut run, &tenants, "a");
+        assert!(waited_ns < SOON_NS, "a waited for {waited_ns}");
+    });
+}
