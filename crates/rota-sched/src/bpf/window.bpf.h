@@ -188,7 +188,8 @@ __noinline int window_charge(u32 cpu, u32 local, u64 since, u64 now)
 
 /*
  * Since when a thread of the vCPU waits without a pause. If none has woken since the CPU saw the vCPU rest, it may have
- * come from another CPU: now, as far as is known.
+ * come from another CPU: now, as far as is known. If the CPU has yet to look, as a table has come into force, it waited
+ * before that: one that never sleeps has its budget of the first window too.
  */
 static __always_inline u64 vcpu_waits_from(const struct window *w, const struct rota_table_vcpu *vcpu,
 					   const struct rota_tenant *tenant, u64 now)
@@ -204,7 +205,7 @@ static __always_inline u64 vcpu_waits_from(const struct window *w, const struct 
 		from = service->waits_from;
 	if (from > w->rested)
 		return from;
-	return w->seen > w->rested ? 0 : now;
+	return w->seen > w->rested || !w->rested ? 0 : now;
 }
 
 /* Whether a vCPU that wakes may go before the present one: more of its budget is left, or its window ends sooner. */

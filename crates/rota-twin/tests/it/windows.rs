@@ -414,3 +414,32 @@ fn who_sleeps_as_its_turn_is_over_loses_nothing() {
         assert!(waited_ns < SOON_NS, "a waited for {waited_ns}");
     });
 }
+
+/// One that never sleeps has its budget of a table's first window too, however small, whenever the CPU looks first.
+#[test]
+fn a_small_budget_outlasts_a_table() {
+    apart(|| {
+        let config =
+            [("goes", 0.2), ("small", 0.002), ("hog", 0.5)].map(|(name, share)| tenant(name, share, 10));
+        let (mut run, mut tenants) = host(&config, 25, Costs::default());
+        let (goes, small) = (tenants.home("goes").clone(), tenants.home("small").clone());
+        run.act(|run| run.policy.vanishes(&mut run.machine, "small"));
+        run.spawn(tenants.thread("small", Hog));
+        run.act(|run| run.policy.appears(&mut run.machine, "small", small.cgroup));
+        wait_until_settled(&mut run);
+        run.spawn(tenants.thread("hog", Hog));
+        run.spawn(tenants.thread("goes", Hog));
+        run.observer.0.begin(&mut run.machine);
+        for round in 0..40 {
+            run.run_until(run.machine.now_ns() + 73 * MS);
+            run.act(|run| match round % 2 {
+                0 => run.policy.vanishes(&mut run.machine, "goes"),
+                _ => run.policy.appears(&mut run.machine, "goes", goes.cgroup),
+            });
+            wait_until_settled(&mut run);
+        }
+        let bound_ns = claim(&mut run, &tenants, "small").bound_ns;
+        let waited_ns = longest_wait_ns(&mut run, &tenants, "small");
+        assert!(waited_ns <= bound_ns, "small waited for {waited_ns} of {bound_ns}");
+    });
+}
