@@ -46,10 +46,19 @@ static __always_inline void blackout_begins(struct queue_ctx *q, u64 now)
 	mark_lost(q);
 }
 
-/* Under the queue's lock: counts a missed promise for the cause that took most, or for `cause` if none is counted. */
-static __always_inline void count_missed(struct queue_ctx *q, u32 cause)
+/*
+ * What a cause has taken explains a blackout that is longer by so many times as much, of a tenant whose share is no
+ * smaller than one part of that; and no longer than two of its bounds, since any chance may have been lost by a little.
+ */
+#define MISSED_PARTS 1024
+
+/*
+ * Under the queue's lock: counts a missed promise for the cause that took most, or for `cause` if what was taken does
+ * not explain it.
+ */
+static __always_inline void count_missed(struct queue_ctx *q, u32 cause, u64 waited, u64 latency_ns)
 {
-	u64 most = 0;
+	u64 most = waited > 2 * latency_ns ? (waited - 2 * latency_ns) / MISSED_PARTS : 0;
 	int i;
 
 	for (i = 0; i < ROTA_NR_CAUSES; i++) {
@@ -84,7 +93,7 @@ static __always_inline void blackout_ends(struct queue_ctx *q, const struct rota
 	if (now - since > q->account.blackout_max_ns)
 		q->account.blackout_max_ns = now - since;
 	if (latency_ns && now - since > latency_ns)
-		count_missed(q, cause);
+		count_missed(q, cause, now - since, latency_ns);
 }
 
 /* A promise that came into force opens the account anew; what was before was not promised. */

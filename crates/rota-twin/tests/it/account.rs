@@ -115,3 +115,38 @@ fn who_is_promised_nothing_hides_no_missed_promise() {
         assert!(missed > 1, "{missed} promises missed, before and after a turn of the floor");
     });
 }
+
+/// A thread cannot use its tenant's slots for a second, in which a kernel thread has taken a little of one of them.
+#[test]
+fn what_took_next_to_nothing_is_not_the_cause() {
+    apart(|| {
+        // One of three has slots on both CPUs, so that they go by their slots.
+        let other = |name: &str| HOST[HOST.find("[[tenant]]").unwrap_or(0)..].replace("web", name);
+        let others = ["b", "c"]
+            .map(|name| other(name).split("[[tenant]]").take(2).collect::<Vec<_>>().join("[[tenant]]"));
+        let host = HOST.replace("0-1", "0-2") + &others.concat();
+        let (mut run, mut tenants) = start(&host.replace("share = 0.9", "share = 0.64"));
+        settle(&mut run, &tenants);
+        let (on_cpu_0, on_cpus) = (run.machine.mask([CpuId(0)]), run.machine.mask([CpuId(1), CpuId(2)]));
+        run.spawn(tenants.system(Hog));
+        let stray = run.spawn(TaskSpec { affinity: Some(on_cpu_0), ..tenants.thread("web", Hog) });
+        run.run_until(run.machine.now_ns() + 100 * MS);
+        for cpu in [1, 2] {
+            let often = Script::new(async move |thread| {
+                for _ in 0..20 {
+                    thread.compute(5 * US).await;
+                    thread.sleep(3_700 * US).await;
+                }
+            });
+            let affinity = Some(run.machine.mask([CpuId(cpu)]));
+            run.spawn(TaskSpec { kernel_thread: true, affinity, ..tenants.system(often) });
+        }
+        run.run_until(run.machine.now_ns() + 718 * MS);
+        run.act(|run| run.set_affinity(stray, on_cpus));
+        after(&mut run, 100 * MS);
+        let queues = run.policy.queues(&mut run.machine);
+        let missed =
+            |cause: Cause| queues.iter().map(|queue| queue.missed_by_cause[cause as usize]).sum::<u64>();
+        assert!(missed(Cause::Rota) == 1, "{:?}", Cause::ALL.map(missed));
+    });
+}
