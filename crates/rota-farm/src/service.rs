@@ -290,7 +290,7 @@ impl Service {
         self.note_beyond(cpu, table.as_deref(), beyond, ns, away);
         let is_excused = away || overtaken || self.over || self.is_daemon_held(at_ns);
         if let Some(table) = &table {
-            let runs = runs.filter(|_| !overtaken).map(|thread| thread.owner);
+            let runs = runs.filter(|_| !overtaken);
             self.windows.passes(&self.threads, table, (cpu, at_ns, ns), runs, is_excused);
         }
         let Some(table) = table.as_ref().filter(|_| !is_excused) else {

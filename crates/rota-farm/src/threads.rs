@@ -31,8 +31,10 @@ pub struct Thread {
     pub only: Option<CpuId>,
     /// A real-time task has taken the CPU from it, and it waits behind that.
     pub behind: bool,
-    /// It was given to another tenant while it ran: it has the rest of its turn where it is.
+    /// It was changed while it ran: it has the rest of its turn where it is.
     pub strays: bool,
+    /// It was given to another tenant so: what it has until it stops is not of that one's budget.
+    pub moved: bool,
     /// Since when it would run, if it does not.
     pub waits_since_ns: Option<u64>,
     pub runs_on: Option<CpuId>,
@@ -122,10 +124,12 @@ impl Threads {
         let goes_on = before.behind || before.runs_on.is_some() || runs_on.is_none();
         let changes = owner != before.owner && (before.runs_on.is_some() || before.behind);
         let strays = (before.strays && goes_on) || changes;
+        let goes_on_running = before.runs_on.is_some() && runs_on.is_some();
+        let moved = goes_on_running && (before.moved || owner != before.owner);
         let is_bound = task.nr_cpus_allowed == 1 && task.realtime.is_none() && !behind && !strays;
         let only = is_bound.then(|| task.affinity.iter().next()).flatten();
         let free = free && !behind && !strays;
-        let thread = Thread { owner, free, only, behind, strays, waits_since_ns, runs_on };
+        let thread = Thread { owner, free, only, behind, strays, moved, waits_since_ns, runs_on };
         self.threads[id.index()] = thread;
         self.count(before, -1);
         self.count(thread, 1);

@@ -7,7 +7,7 @@
 use rota_sim::CpuId;
 
 use super::finding::Fault;
-use super::threads::{Owner, Threads, place_of};
+use super::threads::{Owner, Thread, Threads, place_of};
 use super::timetable::{Timetable, Vcpu};
 
 /// So little of a budget may be left in the end.
@@ -19,6 +19,9 @@ struct Had {
     start_ns: u64,
     /// What it has had of the window.
     had_ns: u64,
+    /// So much of that has the thread that runs and was another tenant's as it was chosen: the scheduler may have
+    /// counted it for that one.
+    strayed_ns: u64,
     /// Since when it would run without a pause, and what it had had by then.
     wants: Option<(u64, u64)>,
     /// How often it has started, or woken.
@@ -101,9 +104,11 @@ impl Windows {
         threads: &Threads,
         table: &Timetable,
         (cpu, at_ns, ns): (usize, u64, u64),
-        runs: Option<Owner>,
+        runs: Option<Thread>,
         excused: bool,
     ) {
+        let moved = runs.is_some_and(|thread| thread.moved);
+        let runs = runs.map(|thread| thread.owner);
         let within = runs.and_then(|owner| self.owner(table, cpu, owner));
         let (_, hads) = place_of(&mut self.cpus, cpu);
         for (had, number) in hads.iter_mut().zip(table.residents(cpu)) {
@@ -118,7 +123,13 @@ impl Windows {
             } else if had.wants.is_none() {
                 had.wants = Some((at_ns, had.had_ns));
             }
-            had.had_ns += if within.is_some_and(|(owner, _)| owner == *number) { ns } else { 0 };
+            if !moved && had.strayed_ns > 0 {
+                had.had_ns -= std::mem::take(&mut had.strayed_ns);
+                had.wants = had.wants.map(|(since_ns, before_ns)| (since_ns, before_ns.min(had.had_ns)));
+            }
+            let own_ns = if within.is_some_and(|(owner, _)| owner == *number) { ns } else { 0 };
+            had.had_ns += own_ns;
+            had.strayed_ns += if moved { own_ns } else { 0 };
         }
     }
 
