@@ -12,8 +12,9 @@ use super::late::{KICK_LATE_MAX_NS, TIMER_LATE_MAX_NS};
 use super::scene::Scene;
 use super::swarm::{Deal, MS, US, spread};
 
-/// No more threads than this, and a few for each CPU: a crowd of several thousand takes a simulation minutes.
-const CROWD_MAX: u32 = 3_000;
+/// No more threads than this, and a few for each CPU. More than 2,560 in one line of the floor have their turns out of
+/// slots, and then a bound of a few ms may not hold.
+const CROWD_MAX: u32 = 2_000;
 /// One in so many crowds has thousands of threads; the others have a hundred at most.
 const THOUSANDS_IN: u64 = 16;
 
@@ -267,14 +268,15 @@ fn edit(scene: &mut Scene) {
 
 fn crowd(scene: &mut Scene) {
     let alive = scene.run.machine.tasks().filter(|(_, task)| task.state != State::Dead).count() as u32;
-    if alive > CROWD_MAX + 8 * scene.swarm.cpus {
+    let room = (CROWD_MAX + 8 * scene.swarm.cpus).saturating_sub(alive);
+    if room < 2 {
         return;
     }
     let place = scene.rng.below(scene.guests.len() as u64) as usize;
     let name = scene.home(place).tenant.name.clone();
     scene.guests[place].monitored |= scene.home(place).is_vm;
-    let most = if scene.rng.below(THOUSANDS_IN) == 0 { u64::from(CROWD_MAX) } else { 128 };
-    for _ in 0..spread(&mut scene.rng, 2, most) {
+    let most = if scene.rng.below(THOUSANDS_IN) == 0 { CROWD_MAX } else { 128 };
+    for _ in 0..spread(&mut scene.rng, 2, u64::from(most.min(room))) {
         let program = burst(&mut scene.rng, 2 * MS);
         let spec = scene.tenants.thread(&name, program);
         scene.run.spawn(spec);
