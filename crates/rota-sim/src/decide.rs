@@ -14,6 +14,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         debug_assert_eq!(task.state, State::Blocked);
         task.ended = Some(why);
         task.waits = false;
+        task.blocks_for = None;
         self.machine.events.cancel(task.alarm);
         self.activate(id, Arrival::Woken);
     }

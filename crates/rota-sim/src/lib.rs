@@ -38,7 +38,7 @@ pub use machine::{Cpu, Machine, Theft, Timer};
 pub use mask::CpuMask;
 pub use observe::Observer;
 pub use policy::{Arrival, Departure, Idle, Next, Policy};
-pub use program::{Device, Interrupt, Program, Resumed, Site, Step, Why, World};
+pub use program::{Device, Interrupt, Program, Reason, Resumed, Site, Step, Why, World};
 pub use rng::Rng;
 pub use task::{Cgroup, CgroupId, State, Task, TaskSpec};
 pub use tenants::{Home, Limits, Tenants};

@@ -37,12 +37,29 @@ pub enum Step {
     Spin(u64),
     /// Sleeps until then.
     SleepUntil(u64),
-    /// Waits until woken, or until then if that comes first.
+    /// Waits for another thread until woken, or until then if that comes first.
     Wait(Option<u64>),
+    /// The same, for something else.
+    WaitFor(Reason, Option<u64>),
     /// Lets others run first.
     Yield,
     /// Is over.
     Exit,
+}
+
+/// What a blocked thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Other threads of its program: it synchronises.
+    Others,
+    /// A device or the network.
+    Devices,
+    /// A time.
+    Time,
+    /// An interrupt: it is a vCPU whose guest idles.
+    Interrupt,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// How a step ended.

@@ -7,7 +7,7 @@ use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::machine::Due;
 use crate::observe::{Event, Observer};
 use crate::policy::{Arrival, Departure, Policy};
-use crate::program::{Device, Effect, Interrupt, Resumed, Step, Why, World};
+use crate::program::{Device, Effect, Interrupt, Reason, Resumed, Step, Why, World};
 use crate::rng::Rng;
 use crate::task::{State, Task, TaskSpec};
 
@@ -68,6 +68,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             ran_on: None,
             alarm,
             waits: false,
+            blocks_for: None,
         });
         self.observer.observe(&self.machine, Event::Born(id));
         if spec.realtime.is_none() {
@@ -122,7 +123,8 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             return;
         }
         for _ in 0..STEPS_MAX {
-            match self.next_step(id) {
+            let step = self.next_step(id);
+            match step {
                 Step::Compute(0) | Step::Spin(0) | Step::ComputeUntil { ns: 0, .. } => {
                     self.machine.tasks[id.index()].ended = Some(Why::Computed);
                 }
@@ -133,14 +135,15 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
                 }
                 Step::SleepUntil(time_ns) => {
                     self.set_alarm(id, time_ns);
-                    return self.block(cpu, id);
+                    return self.block(cpu, id, Some(Reason::Time));
                 }
-                Step::Wait(until_ns) => {
+                Step::Wait(until_ns) | Step::WaitFor(_, until_ns) => {
+                    let reason = if let Step::WaitFor(reason, _) = step { reason } else { Reason::Others };
                     if let Some(until_ns) = until_ns {
                         self.set_alarm(id, until_ns);
                     }
                     self.machine.tasks[id.index()].waits = true;
-                    return self.block(cpu, id);
+                    return self.block(cpu, id, Some(reason));
                 }
                 Step::Yield => return self.yield_cpu(cpu, id),
                 Step::Exit => return self.exit(cpu, id),
@@ -212,7 +215,9 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         }
     }
 
-    fn block(&mut self, cpu: CpuId, id: TaskId) {
+    /// It blocks for that reason, or ends.
+    fn block(&mut self, cpu: CpuId, id: TaskId, reason: Option<Reason>) {
+        self.machine.tasks[id.index()].blocks_for = reason;
         if self.machine.task(id).realtime.is_none() {
             self.policy.dequeue(&mut self.machine, id, Departure::Blocked);
         }
@@ -221,10 +226,10 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     }
 
     fn exit(&mut self, cpu: CpuId, id: TaskId) {
-        self.block(cpu, id);
+        self.machine.tasks[id.index()].program = None;
+        self.block(cpu, id, None);
         let task = &mut self.machine.tasks[id.index()];
         task.state = State::Dead;
-        task.program = None;
         let alarm = task.alarm;
         self.machine.events.remove(alarm);
         if self.machine.task(id).realtime.is_none() {

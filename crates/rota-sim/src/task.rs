@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::event::Slot;
 use crate::ids::{CpuId, UnitId};
 use crate::mask::CpuMask;
-use crate::program::{Program, Why};
+use crate::program::{Program, Reason, Why};
 use crate::rng::Rng;
 
 /// A cgroup's place in [`crate::Machine::cgroups`].
@@ -131,12 +131,19 @@ pub struct Task {
     pub(crate) alarm: Slot,
     /// It waits to be woken; else, if blocked, it sleeps.
     pub(crate) waits: bool,
+    /// What it blocks for: from when it begins to block until it is woken.
+    pub blocks_for: Option<Reason>,
 }
 
 impl Task {
     /// Whether it may run on `cpu` now.
     pub fn may_run_on(&self, cpu: CpuId) -> bool {
         if self.held { cpu == self.cpu } else { self.affinity.has(cpu) }
+    }
+
+    /// Whether it runs no more.
+    pub fn is_over(&self) -> bool {
+        self.program.is_none()
     }
 
     /// Asks for so much computing.

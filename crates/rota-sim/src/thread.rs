@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::distribution::Distribution;
 use crate::ids::{DeviceId, TaskId};
-use crate::program::{Effect, Program, Resumed, Step, Why, World};
+use crate::program::{Effect, Program, Reason, Resumed, Step, Why, World};
 use crate::rng::Rng;
 
 /// A program that is an async function of its [`Thread`], and over when that returns.
@@ -130,9 +130,14 @@ impl Thread {
         self.step(Step::SleepUntil(until_ns)).await;
     }
 
-    /// Waits until woken.
+    /// Waits for another thread until woken.
     pub async fn wait(&self) {
         self.step(Step::Wait(None)).await;
+    }
+
+    /// The same for a device or the network.
+    pub async fn wait_for_device(&self) {
+        self.step(Step::WaitFor(Reason::Devices, None)).await;
     }
 
     /// As [`World::wake`].

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rota_sim::{Program, Resumed, Step, TaskId, World};
+use rota_sim::{Program, Reason, Resumed, Step, TaskId, World};
 
 use super::load::Op;
 
@@ -78,7 +78,7 @@ impl Program for Replayed {
                 && !shared.has_ended(self.thread, wait)
             {
                 meeting.waits.set(Some(wait));
-                return Step::Wait(None);
+                return Step::WaitFor(Reason::Unknown, None);
             }
             self.next += 1;
             if op.blocks() {
@@ -98,6 +98,6 @@ impl Program for Replayed {
                 Op::Exit => return Step::Exit,
             }
         }
-        Step::Wait(None)
+        Step::WaitFor(Reason::Unknown, None)
     }
 }

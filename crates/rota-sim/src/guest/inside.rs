@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::SLICE_NS;
 use crate::ids::TaskId;
-use crate::program::{Effect, Program, Resumed, Step, Why, World};
+use crate::program::{Effect, Program, Reason, Resumed, Step, Why, World};
 use crate::rng::Rng;
 use crate::task::State;
 
@@ -93,7 +93,7 @@ impl Inside {
         for _ in 0..STEPS_MAX {
             let Some(thread) = self.pick(vcpu, world) else {
                 self.vcpus[vcpu].idle = true;
-                return Step::Wait(self.next_alarm_ns(vcpu));
+                return Step::WaitFor(Reason::Interrupt, self.next_alarm_ns(vcpu));
             };
             if self.threads[thread].ended.is_none() {
                 return self.compute(vcpu, thread);
@@ -235,11 +235,14 @@ impl Inside {
                     self.set_alarm(vcpu, number, until_ns.max(now_ns));
                 }
             }
-            Step::SleepUntil(_) | Step::Wait(_) => {
+            Step::SleepUntil(_) | Step::Wait(_) | Step::WaitFor(..) => {
                 thread.state = State::Blocked;
-                thread.waits = matches!(step, Step::Wait(_));
+                thread.waits = !matches!(step, Step::SleepUntil(_));
                 own.current = None;
-                if let Step::SleepUntil(until_ns) | Step::Wait(Some(until_ns)) = step {
+                if let Step::SleepUntil(until_ns)
+                | Step::Wait(Some(until_ns))
+                | Step::WaitFor(_, Some(until_ns)) = step
+                {
                     self.set_alarm(vcpu, number, until_ns.max(now_ns));
                 }
             }

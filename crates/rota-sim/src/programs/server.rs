@@ -113,7 +113,7 @@ impl Inbox {
                 Some(request) => return request,
                 None => {
                     self.waits.set(Some(thread.task()));
-                    thread.wait().await;
+                    thread.wait_for_device().await;
                 }
             }
         }
