@@ -271,6 +271,7 @@ mod tests {
             dispatches: 1,
             migrations: 0,
             runnable: 1,
+            profile: rota_sched::Profile::default(),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use rota_model::TenantId;
 
+use crate::profile::Profile;
 use crate::shared::{CpuCounters, QueueCounters, QueueHead};
 
 /// What kept an owner from its slot.
@@ -54,6 +55,8 @@ pub struct QueueAccount {
     pub migrations: u64,
     /// Threads runnable or running now.
     pub runnable: u32,
+    /// Where its threads' time went.
+    pub profile: Profile,
 }
 
 /// One CPU.
@@ -83,7 +86,7 @@ impl QueueAccount {
     pub(crate) fn decode(
         tenant: TenantId,
         vcpu: Option<u32>,
-        entry: &[u8],
+        (entry, profile): (&[u8], &[u8]),
         (now_ns, promised_from_ns): (u64, u64),
     ) -> QueueAccount {
         let (head, rest) = entry.split_at(size_of::<QueueHead>());
@@ -106,6 +109,7 @@ impl QueueAccount {
             dispatches: counters.dispatches,
             migrations: counters.migrations,
             runnable: head.nr_runnable,
+            profile: Profile::decode(profile, now_ns),
         }
     }
 }

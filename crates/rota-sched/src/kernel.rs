@@ -115,7 +115,7 @@ impl Settings {
             "tables" => Some(NR_BUFFERS as u32),
             "views" => Some(self.nr_cpus * NR_BUFFERS as u32),
             "cpus" => Some(self.nr_cpus),
-            "queues" => Some(self.nr_queues),
+            "queues" | "profiles" => Some(self.nr_queues),
             "tenants" | "fair" => Some(self.nr_tenants),
             "domains" => Some(self.nr_domains),
             "places" => Some(self.nr_domains * self.nr_tenants),

@@ -267,6 +267,8 @@ impl<K: Kernel> Scheduler<K> {
         for queue in first..first + count {
             let vm = if spec.kind == TenantKind::Vm { spec.id } else { 0 };
             self.kernel.put("queues", queue, &shared::QueueHead { vm, ..Zeroable::zeroed() })?;
+            let born = self.kernel.now_ns();
+            self.kernel.put("profiles", queue, &shared::Profile { born, ..Zeroable::zeroed() })?;
         }
         Ok(first)
     }

@@ -14,6 +14,10 @@ pub const RING: usize = 1024;
 pub const NR_CAUSES: usize = 6;
 /// A CPU tells others what it has given to a shared tenant once it is this much, in ns.
 pub const FAIR_GRAIN_NS: u64 = 125_000;
+/// What a thread may spend its time on.
+pub const NR_SPENT: usize = 7;
+/// So many tenants for which a queue's threads waited are known one by one.
+pub const WAITED_FOR: usize = 8;
 /// CPU numbers are below this.
 const CPUS_MAX: usize = rota_table::layout::CPUS_MAX as usize;
 
@@ -138,6 +142,27 @@ structures! {
         dispatches: u64,
         migrations: u64,
     }
+    SpentTime = "rota_spent_time" {
+        ns: u64,
+        since: u64,
+        threads: u32,
+        reserved: u32,
+    }
+    WaitedFor = "rota_waited_for" {
+        ns: u64,
+        tenant: u32,
+        reserved: u32,
+    }
+    Profile = "rota_profile" {
+        lock: u32,
+        reserved: u32,
+        born: u64,
+        spent: [SpentTime; NR_SPENT],
+        waited_for: [WaitedFor; WAITED_FOR],
+        waited_for_rest_ns: u64,
+        waited_for_nobody_ns: u64,
+        waited_unseen_ns: u64,
+    }
     CpuCounters = "rota_cpu_account" {
         generation: u64,
         mixed: u64,
@@ -223,6 +248,8 @@ mod tests {
             ("ROTA_RING", RING),
             ("ROTA_NR_CAUSES", NR_CAUSES),
             ("ROTA_CGROUP_DEPTH", rota_model::config::CGROUP_LEVELS + 1),
+            ("ROTA_NR_SPENT", NR_SPENT),
+            ("ROTA_WAITED_FOR", WAITED_FOR),
             ("ROTA_FAIR_GRAIN_NS", FAIR_GRAIN_NS as usize),
             ("ROTA_CLASS_SYSTEM", class::SYSTEM as usize),
             ("ROTA_CLASS_RESERVED", class::RESERVED as usize),

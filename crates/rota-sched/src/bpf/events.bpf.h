@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The moments in the lives of threads and CPUs: one function a moment, one call a listener. The accounts listen, and
- * the charges of a turn. What looks at the scheduler in another way gets a file of its own, and a call here.
+ * The moments in the lives of threads and CPUs: one function a moment, one call a listener. The accounts listen, the
+ * charges of a turn, and the profile. What looks at the scheduler in another way gets its own file, and a call here.
  *
  *   wants    a thread would run from now on
  *   starts   it starts on a CPU
  *   goes on  its turn is over, and a new one begins at once
  *   stops    it stops, and would go on
  *   blocks   it stops, and would not
+ *   leaves   it leaves for another class, or has ended
  *   idles    a CPU has nothing to run
  *   is busy  it has again
  */
@@ -15,11 +16,13 @@
 #define ROTA_EVENTS_BPF_H
 
 #include "charge.bpf.h"
+#include "profile.bpf.h"
 
 static __always_inline void on_wants(struct task_struct *p, struct task_ctx *t, u64 now)
 {
 	if (queue_gains_thread(t->m.queue, now))
 		fair_joins(scx_bpf_task_cpu(p), t->m.tenant);
+	profile_wants(t, now);
 }
 
 /* `cause` is what held the thread up, if nothing else is known to have done so. */
@@ -27,6 +30,7 @@ static __always_inline void on_starts(struct cpu_ctx *c, u32 cpu, struct task_ct
 {
 	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
 	stands_in(c, t, now);
+	profile_starts(cpu, t, now);
 }
 
 static __always_inline void on_goes_on(struct cpu_ctx *c, struct task_ctx *t, u64 now)
@@ -34,16 +38,24 @@ static __always_inline void on_goes_on(struct cpu_ctx *c, struct task_ctx *t, u6
 	stands_in(c, t, now);
 }
 
-static __always_inline void on_stops(u32 cpu, struct task_ctx *t, u64 now)
+/* Its queue may no longer count a thread that blocks: then it has stopped only, as the accounts see it. */
+static __always_inline void on_stops(struct task_struct *p, u32 cpu, struct task_ctx *t, bool runnable, u64 now)
 {
 	stands_in_no_more(t, now);
 	turn_ends(cpu, t->m.queue, TURN_STOPS, now);
+	profile_stops(p, cpu, t, runnable, now);
 }
 
-static __always_inline void on_blocks(u32 cpu, struct task_ctx *t, u64 now)
+static __always_inline void on_blocks(struct task_struct *p, u32 cpu, struct task_ctx *t, u64 now)
 {
 	stands_in_no_more(t, now);
 	turn_ends(cpu, t->m.queue, TURN_BLOCKS, now);
+	profile_stops(p, cpu, t, false, now);
+}
+
+static __always_inline void on_leaves(struct task_ctx *t, u64 now)
+{
+	profile_leaves(t, now);
 }
 
 static __always_inline void on_idles(struct cpu_ctx *c, u32 cpu, u64 now)

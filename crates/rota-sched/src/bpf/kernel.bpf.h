@@ -114,10 +114,20 @@ struct task_struct {
 	u32 flags;
 	__u16 migration_disabled;
 	int nr_cpus_allowed;
+	u32 __state;
 	const cpumask_t *cpus_ptr;
 	struct sched_ext_entity scx;
 	s32 pid;
 	struct css_set *cgroups;
+};
+
+/* What a thread has left in its registers as it entered the kernel, on each architecture. */
+struct pt_regs___x86 {
+	u64 orig_ax;
+};
+
+struct pt_regs___arm64 {
+	s32 syscallno;
 };
 
 struct kernel_cpustat {
@@ -169,6 +179,13 @@ enum cpu_usage_stat {
 	CPUTIME_SOFTIRQ = 3,
 	CPUTIME_IRQ = 4,
 	CPUTIME_STEAL = 7,
+};
+
+/* Of task_struct's __state. */
+enum task_state {
+	TASK_RUNNING = 0,
+	TASK_UNINTERRUPTIBLE = 2,
+	TASK_DEAD = 0x80,
 };
 
 enum scx_task_flags {
@@ -301,6 +318,22 @@ static __always_inline u64 scx_enq_immediately(void)
 	return bpf_core_enum_value_exists(enum scx_enq_flags, SCX_ENQ_IMMED)
 		       ? bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_IMMED)
 		       : 0;
+}
+
+/* The number of the system call that a thread is in; negative in a fault or interrupt. */
+static __always_inline s32 syscall_of(struct task_struct *p)
+{
+	const void *registers = (const void *)bpf_task_pt_regs(p);
+
+	if (bpf_core_field_exists(struct pt_regs___x86, orig_ax))
+		return (s32)((const struct pt_regs___x86 *)registers)->orig_ax;
+	return ((const struct pt_regs___arm64 *)registers)->syscallno;
+}
+
+/* Whether the kernel's numbers of system calls are those of arm64, which most architectures share. */
+static __always_inline bool has_generic_syscalls(void)
+{
+	return bpf_core_field_exists(struct pt_regs___arm64, syscallno);
 }
 
 /* Ends the scheduler with a reason; the kernel's own takes over. For broken invariants only. */

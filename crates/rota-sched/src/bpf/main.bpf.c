@@ -39,6 +39,8 @@
  *                      charge.bpf.h    what it used
  *                      events.bpf.h    the moments to which others listen
  *                      account.bpf.h   service, blackouts, lost time
+ *                      profile.bpf.h   where threads' time went, and for whom they waited
+ *                      syscalls.bpf.h  what a system call waits for
  *                      idle.bpf.h      a CPU finds nothing to run
  *   the loader         begin.bpf.h     a CPU as the scheduler is loaded
  *                      control.bpf.h   publish a table, change weights
@@ -57,6 +59,8 @@
 #include "account.bpf.h"
 #include "siblings.bpf.h"
 #include "charge.bpf.h"
+#include "syscalls.bpf.h"
+#include "profile.bpf.h"
 #include "events.bpf.h"
 #include "tenant.bpf.h"
 #include "cpus.bpf.h"
@@ -222,6 +226,7 @@ void STRUCT_OPS(rota_disable, struct task_struct *p)
 
 	if (!t)
 		return;
+	on_leaves(t, bpf_ktime_get_ns());
 	no_longer_rehomed(t); /* the loader may have looked at it as it began to run for the last time */
 	if (!t->counted)
 		return;

@@ -64,6 +64,8 @@
 #define ROTA_LOOK_IDLE_NS  10000000ULL
 /* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */
 #define ROTA_LATE_MIN_NS 20000ULL
+/* Of each queue: the tenants for which its threads waited longest (profile.bpf.h). */
+#define ROTA_WAITED_FOR 8
 
 enum rota_class {
 	ROTA_CLASS_NONE = 0, /* no tenant: the map's empty entry */
@@ -111,6 +113,19 @@ enum rota_cause {
 	ROTA_CAUSE_FLOOR = 4,
 	ROTA_CAUSE_ROTA = 5,
 	ROTA_NR_CAUSES = 6,
+};
+
+/* What a thread spends its time on; the order of rota_sched::Spent::ALL. */
+enum rota_spent {
+	ROTA_SPENT_RUNNING = 0,
+	ROTA_SPENT_WAITING = 1, /* for a CPU */
+	/* It is blocked, and waits for: */
+	ROTA_SPENT_OTHERS = 2,	/* threads of its own program: synchronisation */
+	ROTA_SPENT_DEVICES = 3, /* devices or the network */
+	ROTA_SPENT_TIME = 4,
+	ROTA_SPENT_HALTED = 5, /* an interrupt: it is a vCPU, and its guest idles */
+	ROTA_SPENT_UNKNOWN = 6,
+	ROTA_NR_SPENT = 7,
 };
 
 /* A tenant, written by the loader. Queue and vCPU numbers are indices into the queues map and the table's vcpus. */
@@ -189,6 +204,33 @@ struct rota_queue_account {
 	__u64 lost_ns[ROTA_NR_CAUSES];
 	__u64 dispatches;
 	__u64 migrations;
+};
+
+/* Of a queue: thread time of one kind. */
+struct rota_spent_time {
+	__u64 ns;    /* until `since` */
+	__u64 since; /* as a thread began or ceased to spend its time so */
+	__u32 threads;
+	__u32 reserved;
+};
+
+/* Of a queue: how long its threads waited while a tenant ran. */
+struct rota_waited_for {
+	__u64 ns;
+	__u32 tenant;
+	__u32 reserved;
+};
+
+/* Where the time of a queue's threads went. */
+struct rota_profile {
+	__u32 lock;
+	__u32 reserved;
+	__u64 born; /* when the queue was taken into use: a thread that a former queue counted is not of this one */
+	struct rota_spent_time spent[ROTA_NR_SPENT];
+	struct rota_waited_for waited_for[ROTA_WAITED_FOR];
+	__u64 waited_for_rest_ns;   /* for tenants that are in the table no more */
+	__u64 waited_for_nobody_ns; /* no tenant ran: the CPU idled, or another class had it */
+	__u64 waited_unseen_ns;	    /* longer ago than what a CPU remembers */
 };
 
 /* Counters of a CPU. */

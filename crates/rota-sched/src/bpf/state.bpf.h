@@ -273,6 +273,32 @@ struct idle {
 	u64 missed_ns; /* it looks for missed threads after so long; 0: it does not */
 };
 
+/* A stretch of time in which one tenant's threads ran on a CPU. */
+struct past_turn {
+	u64 from;
+	u64 to;
+	u32 tenant;
+};
+
+/* The last stretches on a CPU, in a ring: profile.bpf.h. */
+#define ROTA_PAST_TURNS 32
+struct past {
+	u32 count; /* of all so far; the last one is at count - 1 */
+	struct past_turn turns[ROTA_PAST_TURNS];
+};
+
+/* A queue's profile, as the loader knows it. */
+struct profile {
+	struct bpf_spin_lock lock;
+	u32 reserved;
+	u64 born;
+	struct rota_spent_time spent[ROTA_NR_SPENT];
+	struct rota_waited_for waited_for[ROTA_WAITED_FOR];
+	u64 waited_for_rest_ns;
+	u64 waited_for_nobody_ns;
+	u64 waited_unseen_ns;
+};
+
 /* What a CPU remembers. The kernel looks for a timer, and for a pointer to a mask, here and not in a part. */
 struct cpu_ctx {
 	struct rota_cpu_account account;
@@ -289,6 +315,7 @@ struct cpu_ctx {
 	struct idle idle;
 	struct second second;
 	struct windows windows;
+	struct past past;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
 /* Where a task belongs. */
@@ -296,6 +323,14 @@ struct membership {
 	u32 tenant;
 	u32 vcpu; /* of a VM; ROTA_NONE: any */
 	u32 queue;
+};
+
+/* What a task spends its time on, and where that is counted: profile.bpf.h. */
+struct spending {
+	u32 on; /* enum rota_spent, and 1; 0: it is not counted */
+	u32 queue;
+	u64 born; /* as that queue's */
+	u64 since;
 };
 
 /* A task: where it belongs and since when it runs. */
@@ -324,10 +359,12 @@ struct task_ctx {
 	bool overdue;	  /* it comes before all that are not, whatever it has had: see tag_in_line */
 	u64 waits_in;	  /* where it is counted: see line.bpf.h; 0: it does not wait */
 	u32 rehomed;	  /* it is counted in nr_rehomed */
+	struct spending spending;
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");
 _Static_assert(__builtin_offsetof(struct cpu_ctx, account) == 0, "the loader reads it");
+_Static_assert(sizeof(struct profile) == sizeof(struct rota_profile), "the loader reads it");
 _Static_assert(__builtin_offsetof(struct fair_ctx, clock) == 0, "the loader reads it");
 _Static_assert(__builtin_offsetof(struct fair_domain, v_before) == __builtin_offsetof(struct rota_fair_times, v_before),
 	       "the loader reads it");
@@ -361,6 +398,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct queue_ctx);
 } queues SEC(".maps");
+
+/* Of each queue. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct profile);
+} profiles SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

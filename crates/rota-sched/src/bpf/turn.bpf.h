@@ -110,9 +110,9 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 	if (!runnable)
 		t->counted = false;
 	if (blocks)
-		on_blocks(cpu, t, now);
+		on_blocks(p, cpu, t, now);
 	else
-		on_stops(cpu, t, now);
+		on_stops(p, cpu, t, runnable, now);
 }
 
 /*

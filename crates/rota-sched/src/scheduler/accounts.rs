@@ -31,12 +31,14 @@ impl<K: Kernel> Scheduler<K> {
         let mut accounts = Vec::new();
         for (&id, known) in self.tenants.borrow().iter() {
             for offset in 0..queues_counted(&known.spec) {
-                let entry = self.kernel.entry("queues", known.record.first_queue + offset)?;
+                let queue = known.record.first_queue + offset;
+                let entry = self.kernel.entry("queues", queue)?;
+                let profile = self.kernel.entry("profiles", queue)?;
                 let vcpu = offset.checked_sub(1);
                 accounts.push(QueueAccount::decode(
                     id,
                     vcpu,
-                    &entry,
+                    (&entry, &profile),
                     (self.kernel.now_ns(), known.record.promised_from),
                 ));
             }

@@ -26,6 +26,7 @@ static void native_maps(void *to, native_map_found found)
 	TYPED_MAP(views);
 	TYPED_MAP(cpus);
 	TYPED_MAP(queues);
+	TYPED_MAP(profiles);
 	TYPED_MAP(tenants);
 	TYPED_MAP(fair);
 	TYPED_MAP(domains);

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::ptr;
 
 use rota_sim::fetch::fetch_bytes;
-use rota_sim::{CgroupId, CpuMask, Machine, TaskId};
+use rota_sim::{CgroupId, CpuMask, Machine, Reason, TaskId};
 
 use crate::ext::Kernel;
 use crate::rota::memory::Memory;
@@ -20,8 +20,7 @@ pub struct TaskStruct {
     flags: u32,
     migration_disabled: u16,
     nr_cpus_allowed: i32,
-    /// The model's own: how many of the task's changes are in here.
-    changes: u32,
+    state: u32,
     cpus_ptr: *const CpuMask,
     scx: SchedExtEntity,
     pid: i32,
@@ -30,12 +29,22 @@ pub struct TaskStruct {
     cgroups: *const CssSet,
     /// The value of the task storage map, or null: `bpf_helpers.h` looks here.
     value: *mut u8,
+    /// The task's registers: `bpf_helpers.h` looks here.
+    registers: Registers,
+    /// How many of the task's changes are in here.
+    changes: u32,
     /// What that is the address of, once it is made.
     storage: Option<Memory>,
 }
 
-/// The size of C's `struct task_struct`.
-const _: () = assert!(offset_of!(TaskStruct, value) == 56);
+/// `struct pt_regs`, on x86-64.
+#[repr(C)]
+struct Registers {
+    orig_ax: u64,
+}
+
+/// The size of C's `struct task_struct`, and what is behind it.
+const _: () = assert!(offset_of!(TaskStruct, value) == 56 && offset_of!(TaskStruct, registers) == 64);
 
 /// `struct native_moment`: when and where an operation is carried out.
 #[repr(C)]
@@ -135,6 +144,8 @@ pub mod kind {
     pub const TASK_STORAGE: u32 = 29;
 }
 
+const TASK_INTERRUPTIBLE: u32 = 1;
+const TASK_DEAD: u32 = 0x80;
 const PF_KTHREAD: u32 = 0x0020_0000;
 const SCX_TASK_QUEUED: u32 = 1;
 
@@ -290,6 +301,23 @@ impl Shown {
         shown
     }
 
+    /// The same of a task that stops, and would not go on: whether it is over, changed, or blocks in a system call.
+    pub fn stopping(&mut self, kernel: &Kernel<'_>, id: TaskId) -> *mut TaskStruct {
+        let shown = self.task(kernel, id);
+        let task = kernel.machine.task(id);
+        let (state, call) = match task.blocks_for {
+            Some(reason) => (TASK_INTERRUPTIBLE, call_of(reason)),
+            None if task.is_over() => (TASK_DEAD, 0),
+            None => (0, 0),
+        };
+        // SAFETY: as in `task`.
+        unsafe {
+            (*shown).state = state;
+            (*shown).registers.orig_ax = call;
+        }
+        shown
+    }
+
     /// The same with what seldom changes.
     #[cold]
     fn show_anew(&mut self, machine: &Machine, id: TaskId) -> *mut TaskStruct {
@@ -329,13 +357,15 @@ impl Shown {
             flags: 0,
             migration_disabled: 0,
             nr_cpus_allowed: 0,
-            changes: 0,
+            state: 0,
             cpus_ptr: ptr::null(),
             scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
             pid: 0,
             id,
             cgroups: ptr::null(),
             value: ptr::null_mut(),
+            registers: Registers { orig_ax: 0 },
+            changes: 0,
             storage: None,
         }));
         self.tasks[id.index()]
@@ -403,6 +433,17 @@ impl Drop for Shown {
             self.tasks.iter().filter(|task| !task.is_null()).for_each(|&task| drop(Box::from_raw(task)));
             self.cgroups.iter().for_each(|&cgroup| drop(Box::from_raw(cgroup)));
         }
+    }
+}
+
+/// The number of a system call, on x86-64, in which a thread waits for that.
+fn call_of(reason: Reason) -> u64 {
+    match reason {
+        Reason::Others => 202,   // futex
+        Reason::Devices => 232,  // epoll_wait
+        Reason::Time => 230,     // clock_nanosleep
+        Reason::Interrupt => 16, // ioctl
+        Reason::Unknown => 34,   // pause
     }
 }
 

@@ -142,7 +142,10 @@ impl Ops for NativeOps {
     }
 
     fn stopping(&mut self, kernel: &mut Kernel<'_>, task: TaskId, runnable: bool) {
-        let shown = self.model.show(kernel, task);
+        let shown = match runnable {
+            true => self.model.show(kernel, task),
+            false => self.model.shown.stopping(kernel, task),
+        };
         enter(kernel, &mut self.model, || (self.ops.stopping)(shown, runnable));
     }
 

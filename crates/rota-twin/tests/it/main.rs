@@ -9,6 +9,7 @@ mod handover;
 mod host;
 mod idle;
 mod nested;
+mod profile;
 mod races;
 mod rota;
 mod second;

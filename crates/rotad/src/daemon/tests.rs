@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use rota_model::{Class, TenantId};
-use rota_sched::{CpuAccount, Installed, QueueAccount, TenantSpec};
+use rota_sched::{CpuAccount, Installed, Profile, QueueAccount, TenantSpec};
 use rota_table::Certified;
 
 use super::*;
@@ -91,6 +91,7 @@ impl rota_rules::Enactor for Recorder {
             dispatches: u64::from(matches!(spec.class, Class::Reserved(_))),
             migrations: told.cgroups.values().filter(|id| **id == spec.id).count() as u64,
             runnable: told.threads.values().filter(|(id, _)| *id == spec.id).count() as u32,
+            profile: Profile::default(),
         };
         Ok(told.specs.values().map(account).collect())
     }

@@ -16,9 +16,12 @@
 /* Not weak: a call that the model lacks is found when the simulator is linked. */
 #define __weak
 
-/* The model is the newest kernel. */
+/* The model is the newest kernel, on x86-64. */
+#define NATIVE_HAS_orig_ax			true
+#define NATIVE_HAS_syscallno			false
 #define bpf_ksym_exists(call)			true
 #define bpf_core_type_exists(type)		true
+#define bpf_core_field_exists(type, field)	NATIVE_HAS_##field
 #define bpf_core_enum_value_exists(type, value) true
 #define bpf_core_enum_value(type, value)	(value)
 
@@ -72,6 +75,9 @@ long bpf_timer_set_callback(struct bpf_timer *timer, void *callback);
 long bpf_timer_start(struct bpf_timer *timer, u64 at, u64 flags);
 long bpf_probe_read_kernel_str(void *to, u32 size, const void *from);
 void *native_cpustat(u32 cpu);
+
+/* A task's registers are behind that. */
+#define bpf_task_pt_regs(task) ((u64)(task) + sizeof(struct task_struct) + sizeof(void *))
 
 /* The only variable of each CPU is the kernel's account of its time. */
 #define bpf_per_cpu_ptr(variable, cpu) ((const typeof(*(variable)) *)native_cpustat(cpu))
