@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use rota_model::{Class, TenantId};
-use rota_sched::{Cause, CpuAccount, QueueAccount};
+use rota_sched::{Cause, CpuAccount, QueueAccount, SYSTEM};
 
 use crate::life::TenantView;
+use crate::profile::{QueueStatus, Spending};
 use crate::status::{ByCause, CpuStatus, State, TenantStatus};
 
 /// What is called now is measured over this time, in ns.
@@ -65,6 +66,23 @@ impl Reading {
         }
         sum
     }
+
+    /// Where the time went in each of the tenant's queues.
+    fn spending(&self, id: TenantId, names: &BTreeMap<TenantId, &str>) -> Vec<QueueStatus> {
+        let own = self.queues.iter().filter(|queue| queue.tenant == id);
+        let status = |queue: &QueueAccount| {
+            let spending = Spending::new(&queue.profile, names);
+            QueueStatus { vcpu: queue.vcpu, spending }
+        };
+        own.map(status).collect()
+    }
+}
+
+/// Of a tenant's queues together.
+fn all_of(queues: &[QueueStatus]) -> Spending {
+    let mut all = Spending::default();
+    queues.iter().for_each(|queue| all.add(&queue.spending));
+    all
 }
 
 fn add(total: &mut [u64; 6], part: &[u64; 6]) {
@@ -133,7 +151,10 @@ impl Accounts {
     /// The tenants, as `rota status` shows them.
     pub fn tenants<'a>(&self, tenants: impl Iterator<Item = TenantView<'a>>) -> Vec<TenantStatus> {
         let (first, last) = self.window();
-        tenants.map(|tenant| tenant_status(&tenant, &first, &last)).collect()
+        let tenants: Vec<TenantView> = tenants.collect();
+        let mut names = BTreeMap::from([(SYSTEM, rota_model::Tenant::SYSTEM)]);
+        names.extend(tenants.iter().map(|tenant| (tenant.id, tenant.tenant.name.as_str())));
+        tenants.iter().map(|tenant| tenant_status(tenant, &first, &last, &names)).collect()
     }
 
     /// The CPUs, as `rota status` shows them.
@@ -159,10 +180,18 @@ impl Accounts {
     }
 }
 
-fn tenant_status(tenant: &TenantView, first: &Reading, last: &Reading) -> TenantStatus {
+fn tenant_status(
+    tenant: &TenantView,
+    first: &Reading,
+    last: &Reading,
+    names: &BTreeMap<TenantId, &str>,
+) -> TenantStatus {
     let (then, now) = (first.sum(tenant.id), last.sum(tenant.id));
     // A tenant may have come within the window.
     let window_ns = last.at_ns.saturating_sub(first.at_ns.max(tenant.since_ns));
+    let queues = last.spending(tenant.id, names);
+    let spending = all_of(&queues);
+    let lately = spending.since(&all_of(&first.spending(tenant.id, names)));
     TenantStatus {
         name: tenant.tenant.name.clone(),
         id: Some(tenant.id),
@@ -186,6 +215,10 @@ fn tenant_status(tenant: &TenantView, first: &Reading, last: &Reading) -> Tenant
         dispatches: now.dispatches,
         migrations: now.migrations,
         runnable: now.runnable,
+        waits: lately.spent_ns.waiting_part(),
+        waits_for: lately.waited_for().first().map(|(name, _)| (*name).to_owned()),
+        spending,
+        queues,
     }
 }
 
@@ -214,6 +247,10 @@ pub fn absent(tenant: &rota_model::Tenant) -> TenantStatus {
         dispatches: 0,
         migrations: 0,
         runnable: 0,
+        waits: 0.0,
+        waits_for: None,
+        spending: Spending::default(),
+        queues: Vec::new(),
     }
 }
 
@@ -256,6 +293,7 @@ const _: () = assert!(Cause::ALL.len() == ByCause::NAMES.len());
 mod tests {
     use super::*;
     use rota_model::{Reservation, Share, Tenant};
+    use rota_sched::Profile;
 
     fn queue(tenant: TenantId, vcpu: Option<u32>, used_ns: u64, wanted_ns: u64) -> QueueAccount {
         QueueAccount {
@@ -271,7 +309,7 @@ mod tests {
             dispatches: 1,
             migrations: 0,
             runnable: 1,
-            profile: rota_sched::Profile::default(),
+            profile: Profile::default(),
         }
     }
 

@@ -14,6 +14,7 @@ mod enactor;
 pub mod life;
 pub mod measures;
 pub mod planning;
+pub mod profile;
 pub mod status;
 
 pub use capacity::capacity;

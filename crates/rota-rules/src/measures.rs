@@ -1,6 +1,7 @@
 //! What is measured of tenants and CPUs, in one table. Prometheus' metrics and docs/METRICS.md follow from it, and a
 //! test holds the keys of `rota status --json` against it. A new figure is a field of the status and an entry here.
 
+use crate::profile::BySpent;
 use crate::status::{ByCause, CpuStatus, TenantStatus};
 
 /// Whether a figure goes up and down, or only up.
@@ -13,14 +14,14 @@ pub enum Kind {
 }
 
 /// What one tenant or CPU has of a measure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// It has none.
     None,
     /// A number, in the measure's unit.
     One(f64),
-    /// A number for each of [`ByCause::NAMES`].
-    ByCause([f64; 6]),
+    /// A number for each of several, whose names have this label.
+    By(&'static str, Vec<(String, f64)>),
 }
 
 /// One figure of each `T`.
@@ -132,6 +133,37 @@ pub const TENANT: &[Measure<TenantStatus>] = &[
     ),
     measure!(
         Gauge,
+        "tenant_waiting_ratio",
+        "waits",
+        number,
+        "The part of the last seconds in which threads waited for a CPU, of that in which they would have run",
+        |tenant| Value::One(tenant.waits)
+    ),
+    measure!(
+        Counter,
+        "tenant_thread_time",
+        "spent_ns",
+        seconds,
+        "Time of the tenant's threads, by what it was spent on",
+        |tenant| {
+            let times = BySpent::NAMES.iter().zip(tenant.spending.spent_ns.values());
+            let in_seconds = |(name, ns): (&&str, u64)| ((*name).to_owned(), ns as f64 / 1e9);
+            Value::By("on", times.map(in_seconds).collect())
+        }
+    ),
+    measure!(
+        Gauge,
+        "tenant_waited_for",
+        "waited_for_ns",
+        seconds,
+        "Time that threads waited for a CPU, by the tenant that ran meanwhile where they then ran",
+        |tenant| {
+            let times = tenant.spending.waited_for_ns.iter();
+            Value::By("for", times.map(|(name, ns)| (name.clone(), *ns as f64 / 1e9)).collect())
+        }
+    ),
+    measure!(
+        Gauge,
         "tenant_runnable_threads",
         "runnable",
         number,
@@ -205,7 +237,8 @@ fn seconds(ns: u64) -> Value {
 }
 
 fn by_cause(counts: ByCause, divisor: f64) -> Value {
-    Value::ByCause(counts.values().map(|count| count as f64 / divisor))
+    let counts = ByCause::NAMES.iter().zip(counts.values());
+    Value::By("cause", counts.map(|(name, count)| ((*name).to_owned(), count as f64 / divisor)).collect())
 }
 
 #[cfg(test)]

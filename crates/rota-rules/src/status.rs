@@ -3,6 +3,8 @@
 use rota_model::{Host, Spare};
 use serde::{Deserialize, Serialize};
 
+use crate::profile::{QueueStatus, Spending};
+
 /// The daemon at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
@@ -119,6 +121,18 @@ pub struct TenantStatus {
     pub migrations: u64,
     /// Threads runnable or running now.
     pub runnable: u32,
+    /// The part of the window in which its threads waited for a CPU, of that in which they would have run.
+    #[serde(default)]
+    pub waits: f64,
+    /// For whom they waited longest in the window.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+    /// Where its threads' time went since it came.
+    #[serde(flatten)]
+    pub spending: Spending,
+    /// The same of each of its queues.
+    #[serde(default)]
+    pub queues: Vec<QueueStatus>,
 }
 
 /// One number for each of [`rota_sched::Cause`].

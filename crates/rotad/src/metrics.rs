@@ -20,7 +20,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use rota_rules::measures::{self, Kind, Measure, Value};
-use rota_rules::status::{ByCause, Status, TenantStatus};
+use rota_rules::status::{Status, TenantStatus};
 
 use crate::server::Seat;
 use crate::socket::{Patient, left, listen_at, write_all};
@@ -213,7 +213,7 @@ fn tenant_labels(tenant: &TenantStatus) -> Labels<'_> {
     vec![("tenant", &tenant.name), ("class", &tenant.class)]
 }
 
-/// The samples of a measure, one for each tenant or CPU that has it, or one for each cause.
+/// The samples of a measure, one for each tenant or CPU that has it, or one for each of what it is told by.
 fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, Labels<'_>)]) -> fmt::Result {
     let unit = measure.in_seconds.then_some(&Unit::Seconds);
     let kind = match measure.kind {
@@ -232,11 +232,11 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
         match (measure.value)(one) {
             Value::None => {}
             Value::One(value) => sample(labels, value)?,
-            Value::ByCause(values) => {
-                for (cause, value) in ByCause::NAMES.iter().zip(values) {
+            Value::By(label, values) => {
+                for (name, value) in &values {
                     let mut labels = labels.clone();
-                    labels.push(("cause", cause));
-                    sample(&labels, value)?;
+                    labels.push((label, name));
+                    sample(&labels, *value)?;
                 }
             }
         }
@@ -247,7 +247,7 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_rules::status::{CpuStatus, State};
+    use rota_rules::status::{ByCause, CpuStatus, State};
     use std::io::Write;
     use std::net::TcpStream;
     use std::thread::spawn;
@@ -272,7 +272,9 @@ mod tests {
         (web.blackout_max_ns, web.bound_ns) = (25_000_000, Some(20_000_000));
         (web.missed, web.missed_by_cause.interrupt) = (2, 2);
         (web.wanted, web.lost_ns.steal, web.runnable) = (0.5, 250_000_000, 3);
-        (web.dispatches, web.migrations) = (9, 4);
+        (web.dispatches, web.migrations, web.waits) = (9, 4, 0.25);
+        (web.spending.spent_ns.running, web.spending.spent_ns.waiting) = (1_500_000_000, 500_000_000);
+        web.spending.waited_for_ns = [("batch".to_owned(), 250_000_000)].into();
         let mut batch = tenant("odd \"name\"", "shared", Some(2));
         batch.lag_ns = Some(-1_250_000);
         let cpu = CpuStatus {
@@ -298,9 +300,7 @@ mod tests {
         }
     }
 
-    #[test]
-    fn each_value_is_there_once_in_base_units() {
-        let expected = r#"
+    const EXPECTED: &str = r#"
 rota_tenant_lag_seconds{tenant="odd \"name\"",class="shared"} -0.00125
 rota_tenant_cpu_seconds_total{tenant="web",class="reserved"} 1.5
 rota_tenant_cpu_seconds_total{tenant="odd \"name\"",class="shared"} 0.0
@@ -328,6 +328,23 @@ rota_tenant_dispatches_total{tenant="web",class="reserved"} 9.0
 rota_tenant_dispatches_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_migrations_total{tenant="web",class="reserved"} 4.0
 rota_tenant_migrations_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_waiting_ratio{tenant="web",class="reserved"} 0.25
+rota_tenant_waiting_ratio{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="running"} 1.5
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="waiting for a CPU"} 0.5
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="synchronisation"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="devices"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="sleep"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="halted"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="unknown"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="running"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="waiting for a CPU"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="synchronisation"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="devices"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="sleep"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="halted"} 0.0
+rota_tenant_thread_time_seconds_total{tenant="odd \"name\"",class="shared",on="unknown"} 0.0
+rota_tenant_waited_for_seconds{tenant="web",class="reserved",for="batch"} 0.25
 rota_tenant_runnable_threads{tenant="web",class="reserved"} 3.0
 rota_tenant_runnable_threads{tenant="odd \"name\"",class="shared"} 0.0
 rota_cpu_idle_ratio{cpu="3"} 0.75
@@ -342,9 +359,12 @@ rota_cpu_lost_seconds_total{cpu="3",cause="rota itself"} 0.0
 rota_cpu_table_generation{cpu="3"} 7.0
 rota_cpu_mixed_rounds_total{cpu="3"} 0.0
 "#;
+
+    #[test]
+    fn each_value_is_there_once_in_base_units() {
         let text = text(&status());
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
-        assert_eq!(samples.join("\n"), expected.trim(), "{text}");
+        assert_eq!(samples.join("\n"), EXPECTED.trim(), "{text}");
         assert!(text.contains("# TYPE rota_tenant_lag_seconds gauge\n"), "{text}");
         assert!(text.contains("# TYPE rota_tenant_cpu_seconds counter\n"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");

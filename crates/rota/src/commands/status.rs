@@ -64,10 +64,12 @@ fn text(status: &Status) -> String {
     text
 }
 
-const HEADINGS: [&str; 10] =
-    ["TENANT", "CLASS", "STATE", "PROMISED", "RECEIVED", "WANTED", "LAG", "BLACKOUT", "BOUND", "MISSED"];
+const HEADINGS: [&str; 11] = [
+    "TENANT", "CLASS", "STATE", "PROMISED", "RECEIVED", "WANTED", "LAG", "BLACKOUT", "BOUND", "MISSED",
+    "WAITS",
+];
 
-fn row(tenant: &TenantStatus) -> [String; 10] {
+fn row(tenant: &TenantStatus) -> [String; 11] {
     let dash = || "-".to_owned();
     let here = |value: String| if tenant.id.is_some() { value } else { dash() };
     [
@@ -81,6 +83,7 @@ fn row(tenant: &TenantStatus) -> [String; 10] {
         here(ns(tenant.blackout_max_ns)),
         tenant.bound_ns.map_or_else(dash, ns),
         if tenant.bound_ns.is_some() { tenant.missed.to_string() } else { dash() },
+        here(waits(tenant)),
     ]
 }
 
@@ -92,6 +95,15 @@ pub fn state(state: State) -> &'static str {
         State::Waiting => "waiting",
         State::Refused => "refused",
         State::Leaving => "leaving",
+    }
+}
+
+/// The part of the time that its threads waited for a CPU, and for whom most.
+fn waits(tenant: &TenantStatus) -> String {
+    let part = format!("{:.0} %", 100.0 * tenant.waits);
+    match &tenant.waits_for {
+        Some(name) if tenant.waits >= 0.005 => format!("{part} for {name}"),
+        _ => part,
     }
 }
 
@@ -157,6 +169,7 @@ pub fn ns(time: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rota_rules::profile::Spending;
 
     fn tenant(name: &str, id: Option<u32>) -> TenantStatus {
         TenantStatus {
@@ -182,6 +195,10 @@ mod tests {
             dispatches: 1,
             migrations: 0,
             runnable: 1,
+            waits: 0.306,
+            waits_for: Some("make".into()),
+            spending: Spending::default(),
+            queues: vec![],
         }
     }
 
@@ -219,13 +236,13 @@ mod tests {
         let expected = "\
 table 3 in force, 102.703 ms long; scheduling for 12 s; shares in CPUs over the last 5.0 s
 
-TENANT  CLASS     STATE   PROMISED  RECEIVED  WANTED       LAG  BLACKOUT     BOUND  MISSED
-web-0   reserved  served     0.200     0.203   100 %         -  16.30 ms  20.00 ms       0
-db      reserved  absent         -         -       -         -         -         -       -
-make    shared    served         -     0.203   100 %  +1.20 ms  16.30 ms         -       -
-index   shared    served         -     0.203   100 %  -1.20 ms  16.30 ms         -       -
-mail    shared    served         -     0.203   100 %   0.00 ms  16.30 ms         -       -
-gone    shared    absent         -         -       -         -         -         -       -
+TENANT  CLASS     STATE   PROMISED  RECEIVED  WANTED       LAG  BLACKOUT     BOUND  MISSED          WAITS
+web-0   reserved  served     0.200     0.203   100 %         -  16.30 ms  20.00 ms       0  31 % for make
+db      reserved  absent         -         -       -         -         -         -       -              -
+make    shared    served         -     0.203   100 %  +1.20 ms  16.30 ms         -       -  31 % for make
+index   shared    served         -     0.203   100 %  -1.20 ms  16.30 ms         -       -  31 % for make
+mail    shared    served         -     0.203   100 %   0.00 ms  16.30 ms         -       -  31 % for make
+gone    shared    absent         -         -       -         -         -         -       -              -
 web-0: missed its bound by: higher scheduling classes 2
 web-0: lost in its slots to: kernel threads 120.0 us
 

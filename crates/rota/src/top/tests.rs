@@ -37,6 +37,10 @@ fn tenant(name: &str, id: Option<u32>, promised: Option<f64>) -> TenantStatus {
         dispatches: 900,
         migrations: 3,
         runnable: 2,
+        waits: 0.0,
+        waits_for: None,
+        spending: rota_rules::status::Spending::default(),
+        queues: Vec::new(),
     }
 }
 

@@ -36,6 +36,10 @@ fn status() -> Status {
         dispatches: 1,
         migrations: 0,
         runnable: 1,
+        waits: 0.0,
+        waits_for: None,
+        spending: rota_rules::status::Spending::default(),
+        queues: Vec::new(),
     };
     let cpu = CpuStatus {
         cpu: 0,
