@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    check, doctor as doctor_command, farm, fit, lab, pages, plan as plan_command, record, sim as sim_command,
-    status, top as top_command, up,
+    check, doctor as doctor_command, farm, fit, lab, pages, plan as plan_command, profile, record,
+    sim as sim_command, status, top as top_command, up,
 };
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
@@ -43,6 +43,7 @@ enum Command {
     Status(status::Arguments),
     Top(top_command::Arguments),
     Doctor(doctor_command::Arguments),
+    Profile(profile::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
     Record(record::Arguments),
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Top(arguments) => top_command::run(&arguments),
         Command::Doctor(arguments) => doctor_command::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

@@ -8,6 +8,7 @@ pub mod fit;
 pub mod lab;
 pub mod pages;
 pub mod plan;
+pub mod profile;
 pub mod record;
 pub mod sim;
 pub mod status;

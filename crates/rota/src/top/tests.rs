@@ -39,7 +39,7 @@ fn tenant(name: &str, id: Option<u32>, promised: Option<f64>) -> TenantStatus {
         runnable: 2,
         waits: 0.0,
         waits_for: None,
-        spending: rota_rules::status::Spending::default(),
+        spending: rota_rules::profile::Spending::default(),
         queues: Vec::new(),
     }
 }

@@ -38,7 +38,7 @@ fn status() -> Status {
         runnable: 1,
         waits: 0.0,
         waits_for: None,
-        spending: rota_rules::status::Spending::default(),
+        spending: rota_rules::profile::Spending::default(),
         queues: Vec::new(),
     };
     let cpu = CpuStatus {
