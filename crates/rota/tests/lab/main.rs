@@ -15,6 +15,7 @@ mod handover;
 mod hog;
 mod hotplug;
 mod operator;
+mod profile;
 mod promises;
 mod replay;
 mod saturation;
