@@ -23,8 +23,8 @@ struct Found {
     /// Shown with what differs: a program that began late has less, and not because of the scheduler.
     #[expect(dead_code, reason = "read by Debug")]
     wanted_ns: u64,
-    /// Whether its blackouts have a bound.
-    bounded: bool,
+    /// The bound of its blackouts, if they have one.
+    bound_ns: Option<u64>,
 }
 
 /// What each tenant got, by name.
@@ -36,7 +36,7 @@ fn run(arguments: &[&str]) -> Vec<(String, Found)> {
             share: tenant["received_share"].as_f64().unwrap(),
             longest_blackout_ns: tenant["blackouts"]["longest_ns"].as_u64().unwrap(),
             wanted_ns: tenant["blackouts"]["wanted_ns"].as_u64().unwrap(),
-            bounded: tenant["latency_bound_ns"].is_u64(),
+            bound_ns: tenant["latency_bound_ns"].as_u64(),
         };
         (tenant["name"].as_str().unwrap().to_owned(), found)
     };
@@ -51,11 +51,12 @@ fn the_simulator_gives_what_a_real_kernel_gives(name: &str, rest: f64) {
     for ((name, real), (same, simulated)) in lab.iter().zip(&sim) {
         println!("{name}: {real:?}, simulated {simulated:?}");
         assert_eq!(name, same);
-        let allowed = if real.bounded { PROMISED } else { rest };
+        let allowed = if real.bound_ns.is_some() { PROMISED } else { rest };
         assert!((real.share - simulated.share).abs() < allowed, "{name}: {real:?}, simulated {simulated:?}");
-        // When others without a promise are served, or the floor is, has no fixed times.
-        let differs_ns = real.longest_blackout_ns.abs_diff(simulated.longest_blackout_ns);
-        assert!(!real.bounded || differs_ns <= BLACKOUT_NS, "{name}: {real:?}, simulated {simulated:?}");
+        // In which order a period's budgets are had is free, and so is how long each waits, within its bound.
+        let longest_ns = real.longest_blackout_ns.max(simulated.longest_blackout_ns);
+        let is_kept = real.bound_ns.is_none_or(|bound_ns| longest_ns <= bound_ns + BLACKOUT_NS);
+        assert!(is_kept, "{name}: {real:?}, simulated {simulated:?}");
     }
     assert_eq!(lab.len(), sim.len());
 }
