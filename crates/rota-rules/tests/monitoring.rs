@@ -67,8 +67,8 @@ fn panel_of<T>(measure: &Measure<T>, of: &str, value: Value) -> Json {
         (Kind::Gauge, false) if name.ends_with("_ratio") => (series, "percentunit"),
         (Kind::Gauge, false) => (series, "short"),
     };
-    let cause = if matches!(value, Value::ByCause(_)) { ": {{cause}}" } else { "" };
-    panel(&name, measure.help, unit, &[(&query, &format!("{{{{instance}}}} {{{{{of}}}}}{cause}"))])
+    let label = if let Value::By(label, _) = value { format!(": {{{{{label}}}}}") } else { String::new() };
+    panel(&name, measure.help, unit, &[(&query, &format!("{{{{instance}}}} {{{{{of}}}}}{label}"))])
 }
 
 /// What one looks at first.

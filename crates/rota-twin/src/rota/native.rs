@@ -376,13 +376,15 @@ impl Shown {
         while self.cgroups.len() <= cgroup.index() {
             let next = self.cgroups.len();
             let parent = machine.cgroups()[next].parent.map(|parent| self.cgroups[parent.index()]);
+            // SAFETY: made before, and lives as long.
+            let above = parent.map(|parent| unsafe { ((*parent).level, (*parent).ancestors) });
+            let (level, ancestors) =
+                above.map_or((0, [ptr::null(); CGROUP_DEPTH]), |(level, ancestors)| (level + 1, ancestors));
             let made = Box::into_raw(Box::new(Cgroup {
                 own: CgroupSubsysState { cgroup: ptr::null(), parent: ptr::null() },
                 kn: ptr::null(),
-                // SAFETY: made before, and lives as long.
-                level: parent.map_or(0, |parent| unsafe { (*parent).level } + 1),
-                ancestors: parent
-                    .map_or([ptr::null(); CGROUP_DEPTH], |parent| unsafe { (*parent).ancestors }),
+                level,
+                ancestors,
                 node: KernfsNode { id: cgroup_id(next as u32) },
                 set: CssSet { dfl_cgrp: ptr::null() },
             }));

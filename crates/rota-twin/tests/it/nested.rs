@@ -27,7 +27,7 @@ fn received(levels: u32) -> f64 {
         let (mut run, mut tenants) = start(HOST);
         let mut cgroup = tenants.home("capped").cgroup;
         for _ in 0..levels {
-            let new = Cgroup { parent: Some(cgroup), ..run.machine.cgroup(cgroup).clone() };
+            let new = Cgroup { parent: Some(cgroup), ..*run.machine.cgroup(cgroup) };
             cgroup = run.machine.cgroup_new(new);
         }
         let spec = TaskSpec { cgroup, ..tenants.thread("capped", Hog) };
