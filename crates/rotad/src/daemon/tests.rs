@@ -6,6 +6,8 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -376,16 +378,22 @@ fn who_makes_and_removes_cgroups_all_the_time_holds_up_nothing() {
         }
     });
     let delegated = daemon.path("cgroup/user/delegated");
-    // Until the folder is gone.
-    let stranger = std::thread::spawn(move || {
-        let folders = (0..100).cycle().map(|number| delegated.join(number.to_string()));
-        folders
-            .take_while(|folder| fs::create_dir(folder).and_then(|()| fs::remove_dir(folder)).is_ok())
-            .count()
+    let is_over = Arc::new(AtomicBool::new(false));
+    let stranger = std::thread::spawn({
+        let (is_over, delegated) = (is_over.clone(), delegated.clone());
+        move || {
+            let folders = (0..100).cycle().map(|number| delegated.join(number.to_string()));
+            let made =
+                |folder: &PathBuf| fs::create_dir(folder).and_then(|()| fs::remove_dir(folder)).is_ok();
+            folders.take_while(|_| !is_over.load(Ordering::Relaxed)).filter(made).count()
+        }
     });
     daemon.wait("the tenant, served", |status| tenant(status, "web").promised == Some(0.4));
     fs::write(daemon.path("etc/rota.toml"), config(0.3)).unwrap();
     daemon.wait("the new promise", |status| tenant(status, "web").promised == Some(0.6));
     daemon.stop().unwrap();
+    is_over.store(true, Ordering::Relaxed);
     assert!(stranger.join().unwrap() > 0);
+    // What the stranger made as the daemon's folder was removed.
+    let _ = fs::remove_dir_all(delegated.ancestors().nth(3).unwrap());
 }
