@@ -113,8 +113,7 @@ pub const WORKED_EXAMPLE: Figure = Figure {
         "A guest that moves threads from a vCPU that waits to one that idles does by itself part of what (C) does by \
          design: vCPUs without budget look busy.",
         "With a quota for all vCPUs together, it does not matter which of them has the work.",
-        "A capped vCPU of Rota has its time in fixed slots, and cannot use in the second half of a period what it \
-         left in the first: (C) gains nothing over (B), and neither loses anything to the other VM.",
+        "A capped vCPU of Rota has its budget of a period when it wants it, so nearly all of what the formula allows.",
     ],
     study: |study| {
         let entrants = entrants();
