@@ -36,7 +36,7 @@ impl Model {
         Model { maps, shown, cpustat: [0; 10], moment, timers: Vec::new() }
     }
 
-    /// An operation begins, here and now.
+    /// An operation begins, here and now. A kernel's clock is never 0, which the scheduler takes for never.
     pub fn begin(&mut self, machine: &Machine) {
         // SAFETY: a variable of this thread's scheduler, which nobody holds a reference to.
         unsafe { self.moment.write(Moment { now_ns: machine.now_ns().max(1), cpu: machine.this_cpu().0 }) };
