@@ -110,6 +110,8 @@ pub struct Tenant {
     /// Nobody else runs on the siblings of the CPUs on which it has slots: it gets cores whole. A core of one CPU has
     /// no siblings and is shared with others as ever.
     pub exclusive_cores: bool,
+    /// Its threads may be more than its CPUs: those that wait busily give way to their siblings.
+    pub oversubscribe: bool,
     /// Where it is found; `None` for a tenant that is only planned for, and for the system's own, which is every task
     /// outside of the other tenants' cgroups.
     pub matcher: Option<Match>,
@@ -128,6 +130,7 @@ impl Tenant {
             affinity: Some(cpus.clone()),
             pinned: true,
             exclusive_cores: false,
+            oversubscribe: false,
             matcher: None,
         }
     }

@@ -154,10 +154,18 @@ fn class() -> impl Strategy<Value = (String, Class)> {
 /// One `[[tenant]]` of a name that begins with `t` and its number, and what it makes.
 fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tenant>)> + use<> {
     let affinity = proptest::option::of(some_of(&host.tenant_cpus()));
-    let (host, match_kind, limits) = (host.clone(), 0..5u32, any::<[bool; 2]>());
+    let (host, match_kind, limits) = (host.clone(), 0..5u32, any::<[bool; 3]>());
     let count = proptest::option::of(1u32..20);
     (class(), 1u32..9, count, affinity, match_kind, limits, "[A-Za-z0-9._@:-]{0,20}").prop_map(
-        move |((class_text, class), vcpus, count, mut affinity, match_kind, [node, exclusive], suffix)| {
+        move |(
+            (class_text, class),
+            vcpus,
+            count,
+            mut affinity,
+            match_kind,
+            [node, exclusive, oversubscribe],
+            suffix,
+        )| {
             let template = if count.is_some() { "{i}" } else { "" };
             let name = format!("t{number}-{template}-{suffix}");
             let mut text = format!("[[tenant]]\nname = \"{name}\"\nvcpus = {vcpus}\n{class_text}");
@@ -176,6 +184,9 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             let exclusive_cores = exclusive && may_be_exclusive(&host, class, affinity.as_ref());
             if exclusive_cores {
                 text += "exclusive_cores = true\n";
+            }
+            if !oversubscribe {
+                text += "oversubscribe = \"off\"\n";
             }
             text += &match match_kind {
                 0 => format!("match = {{ cgroup = \"machine.slice/{name}/x\\\\x2d\" }}\n"),
@@ -201,6 +212,7 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
                     affinity: affinity.clone(),
                     pinned: false,
                     exclusive_cores,
+                    oversubscribe,
                     matcher,
                 }
             });
@@ -226,6 +238,7 @@ fn valid() -> impl Strategy<Value = (Vec<Source>, Model)> {
                 affinity: Some(model.host.cpus.clone()),
                 pinned: true,
                 exclusive_cores: false,
+                oversubscribe: false,
                 matcher: None,
             });
         }

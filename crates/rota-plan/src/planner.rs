@@ -226,6 +226,7 @@ fn nobody() -> Tenant {
         affinity: None,
         pinned: false,
         exclusive_cores: false,
+        oversubscribe: true,
         matcher: None,
     }
 }

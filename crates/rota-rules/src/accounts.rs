@@ -47,6 +47,8 @@ struct Sum {
     lost_ns: [u64; 6],
     dispatches: u64,
     migrations: u64,
+    spins: u64,
+    spins_ns: u64,
     runnable: u32,
 }
 
@@ -62,6 +64,8 @@ impl Reading {
             add(&mut sum.lost_ns, &queue.lost_ns);
             sum.dispatches += queue.dispatches;
             sum.migrations += queue.migrations;
+            sum.spins += queue.spins;
+            sum.spins_ns += queue.spins_ns;
             sum.runnable += queue.runnable;
         }
         sum
@@ -214,6 +218,8 @@ fn tenant_status(
         lost_ns: ByCause::from(now.lost_ns),
         dispatches: now.dispatches,
         migrations: now.migrations,
+        spins: now.spins,
+        spins_ns: now.spins_ns,
         runnable: now.runnable,
         waits: lately.spent_ns.waiting_part(),
         waits_for: lately.waited_for().first().map(|(name, _)| (*name).to_owned()),
@@ -246,6 +252,8 @@ pub fn absent(tenant: &rota_model::Tenant) -> TenantStatus {
         lost_ns: ByCause::default(),
         dispatches: 0,
         migrations: 0,
+        spins: 0,
+        spins_ns: 0,
         runnable: 0,
         waits: 0.0,
         waits_for: None,
@@ -308,6 +316,8 @@ mod tests {
             lost_ns: [0; 6],
             dispatches: 1,
             migrations: 0,
+            spins: 0,
+            spins_ns: 0,
             runnable: 1,
             profile: Profile::default(),
         }
@@ -334,6 +344,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         }
     }

@@ -478,7 +478,7 @@ impl Life {
         let kind = if entry.is_vm { TenantKind::Vm } else { TenantKind::Container };
         let bound = entry.threads.iter().filter(|(index, _)| **index < vcpus);
         Told {
-            spec: Some(TenantSpec { id, class, vcpus, kind }),
+            spec: Some(TenantSpec { id, class, vcpus, kind, oversubscribe: entry.tenant.oversubscribe }),
             cgroup: entry.cgroup.as_ref().map(|cgroup| cgroup.id),
             threads: bound.map(|(index, tid)| (*tid, *index)).collect(),
         }

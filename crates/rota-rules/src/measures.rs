@@ -132,6 +132,17 @@ pub const TENANT: &[Measure<TenantStatus>] = &[
         |tenant| Value::One(tenant.migrations as f64)
     ),
     measure!(
+        Counter,
+        "tenant_spins",
+        "spins",
+        number,
+        "Times that a thread was seen to wait busily, and gave way to others of its tenant",
+        |tenant| Value::One(tenant.spins as f64)
+    ),
+    measure!(Counter, "tenant_spinning", "spins_ns", seconds, "CPU time in which that was seen", |tenant| {
+        Value::One(tenant.spins_ns as f64 / 1e9)
+    }),
+    measure!(
         Gauge,
         "tenant_waiting_ratio",
         "waits",
@@ -282,6 +293,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let tenant = TenantStatus {

@@ -119,6 +119,12 @@ pub struct TenantStatus {
     pub dispatches: u64,
     /// See `dispatches`.
     pub migrations: u64,
+    /// Times that a thread of it was seen to wait busily, and gave way to others of its own.
+    #[serde(default)]
+    pub spins: u64,
+    /// CPU time in which that was seen, in ns.
+    #[serde(default)]
+    pub spins_ns: u64,
     /// Threads runnable or running now.
     pub runnable: u32,
     /// The part of the window in which its threads waited for a CPU, of that in which they would have run.

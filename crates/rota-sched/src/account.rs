@@ -53,6 +53,10 @@ pub struct QueueAccount {
     pub dispatches: u64,
     /// Times that a thread of it was put on another CPU than before.
     pub migrations: u64,
+    /// Times that a thread of it was seen to wait busily, and gave way to its siblings.
+    pub spins: u64,
+    /// CPU time in which that was seen, in ns, to a tenth of a millisecond.
+    pub spins_ns: u64,
     /// Threads runnable or running now.
     pub runnable: u32,
     /// Where its threads' time went.
@@ -108,6 +112,8 @@ impl QueueAccount {
             lost_ns: counters.lost_ns,
             dispatches: counters.dispatches,
             migrations: counters.migrations,
+            spins: counters.spins,
+            spins_ns: counters.spins_ns,
             runnable: head.nr_runnable,
             profile: Profile::decode(profile, now_ns),
         }

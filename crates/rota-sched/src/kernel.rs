@@ -114,7 +114,7 @@ impl Settings {
         match map {
             "tables" => Some(NR_BUFFERS as u32),
             "views" => Some(self.nr_cpus * NR_BUFFERS as u32),
-            "cpus" => Some(self.nr_cpus),
+            "cpus" | "samplers" => Some(self.nr_cpus),
             "queues" | "profiles" => Some(self.nr_queues),
             "tenants" | "fair" => Some(self.nr_tenants),
             "domains" => Some(self.nr_domains),

@@ -61,6 +61,8 @@ pub struct TenantSpec {
     pub vcpus: u32,
     /// What they are.
     pub kind: TenantKind,
+    /// Its threads that wait busily give way to their siblings.
+    pub oversubscribe: bool,
 }
 
 /// A table in force.
@@ -182,15 +184,16 @@ impl<K: Kernel> Scheduler<K> {
         // Only where something can run: what is sent to an offline CPU's queue waits there for ever.
         let tenant_cpus: Vec<u32> = self.kernel.online()?.difference(&options.housekeeping).iter().collect();
         self.spread_background(&tenant_cpus)?;
-        let class =
+        let system_class =
             if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
         // Its first queue is number 0 for good: room for a vCPU on each CPU.
         let vcpus = if options.housekeeping.is_empty() { self.settings.nr_cpus } else { 1 };
-        let spec = TenantSpec { id: SYSTEM, class: Class::Background, vcpus, kind: TenantKind::Container };
+        let (class, kind) = (Class::Background, TenantKind::Container);
+        let spec = TenantSpec { id: SYSTEM, class, vcpus, kind, oversubscribe: false };
         self.enter(spec, vcpus)?;
         let mut tenants = self.tenants.borrow_mut();
         let system = tenants.get_mut(&SYSTEM).context("the system was entered")?;
-        system.record.class = class;
+        system.record.class = system_class;
         self.kernel.put("tenants", SYSTEM, &system.record)
     }
 
@@ -237,6 +240,7 @@ impl<K: Kernel> Scheduler<K> {
         record.kind = u32::from(spec.kind == TenantKind::Vm);
         record.weight = spec.weight();
         record.nr_vcpus = spec.vcpus;
+        record.oversubscribe = u32::from(spec.oversubscribe);
         record.latency_ns = spec.class_latency_ns();
         if let Some(known) = known.filter(|known| known.record.promised_from != 0) {
             // A tighter bound holds from the next table on: see `promise`.

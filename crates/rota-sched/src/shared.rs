@@ -91,6 +91,8 @@ structures! {
         promised_from: u64,
         nr_former: u32,
         former_entry: u32,
+        oversubscribe: u32,
+        reserved: u32,
     }
     CpuView = "rota_cpu_view" {
         slices: u32,
@@ -141,6 +143,8 @@ structures! {
         lost_ns: [u64; NR_CAUSES],
         dispatches: u64,
         migrations: u64,
+        spins: u64,
+        spins_ns: u64,
     }
     SpentTime = "rota_spent_time" {
         ns: u64,

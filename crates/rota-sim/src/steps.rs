@@ -65,6 +65,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             remaining_ns: 0,
             overhead_ns: 0,
             ended: Some(Why::Started),
+            spins: false,
             ran_on: None,
             alarm,
             waits: false,
@@ -128,10 +129,11 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
                 Step::Compute(0) | Step::Spin(0) | Step::ComputeUntil { ns: 0, .. } => {
                     self.machine.tasks[id.index()].ended = Some(Why::Computed);
                 }
-                Step::Compute(ns) | Step::Spin(ns) => return self.machine.tasks[id.index()].ask(ns),
+                Step::Compute(ns) => return self.machine.tasks[id.index()].ask(ns, false),
+                Step::Spin(ns) => return self.machine.tasks[id.index()].ask(ns, true),
                 Step::ComputeUntil { ns, until_ns } => {
                     self.set_alarm(id, until_ns);
-                    return self.machine.tasks[id.index()].ask(ns);
+                    return self.machine.tasks[id.index()].ask(ns, false);
                 }
                 Step::SleepUntil(time_ns) => {
                     self.set_alarm(id, time_ns);

@@ -127,6 +127,8 @@ pub struct Task {
     pub(crate) overhead_ns: u64,
     /// How the step ended, if the next one is not known yet.
     pub(crate) ended: Option<Why>,
+    /// The present step waits.
+    pub(crate) spins: bool,
     pub(crate) ran_on: Option<CpuId>,
     pub(crate) alarm: Slot,
     /// It waits to be woken; else, if blocked, it sleeps.
@@ -136,6 +138,11 @@ pub struct Task {
 }
 
 impl Task {
+    /// Whether it waits busily: it runs, and does nothing useful.
+    pub fn spins(&self) -> bool {
+        self.spins && self.overhead_ns == 0
+    }
+
     /// Whether it may run on `cpu` now.
     pub fn may_run_on(&self, cpu: CpuId) -> bool {
         if self.held { cpu == self.cpu } else { self.affinity.has(cpu) }
@@ -146,9 +153,9 @@ impl Task {
         self.program.is_none()
     }
 
-    /// Asks for so much computing.
-    pub(crate) fn ask(&mut self, ns: u64) {
-        (self.asked_ns, self.remaining_ns) = (ns, ns);
+    /// Asks for so much computing, or waiting.
+    pub(crate) fn ask(&mut self, ns: u64, spins: bool) {
+        (self.asked_ns, self.remaining_ns, self.spins) = (ns, ns, spins);
     }
 
     /// Whether it may be moved to `cpu`, should that not be its own, and the policy does not keep it elsewhere.

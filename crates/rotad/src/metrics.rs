@@ -260,6 +260,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let state = State::Served;
@@ -328,6 +329,10 @@ rota_tenant_dispatches_total{tenant="web",class="reserved"} 9.0
 rota_tenant_dispatches_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_migrations_total{tenant="web",class="reserved"} 4.0
 rota_tenant_migrations_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_spins_total{tenant="web",class="reserved"} 0.0
+rota_tenant_spins_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_spinning_seconds_total{tenant="web",class="reserved"} 0.0
+rota_tenant_spinning_seconds_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_waiting_ratio{tenant="web",class="reserved"} 0.25
 rota_tenant_waiting_ratio{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_thread_time_seconds_total{tenant="web",class="reserved",on="running"} 1.5

@@ -14,6 +14,7 @@ pub mod probe;
 mod process;
 pub mod realtime;
 mod run;
+pub mod spin;
 mod tenant;
 pub mod vm;
 

@@ -73,6 +73,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         }
     }

@@ -11,7 +11,7 @@ use super::table::Table;
 use super::{VCPUS_MAX, value};
 use crate::{Class, CpuSet, Host, Match, Reservation, Share, Tenant, quote};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "name",
     "count",
     "class",
@@ -24,6 +24,7 @@ const KEYS: [&str; 13] = [
     "affinity",
     "node",
     "exclusive_cores",
+    "oversubscribe",
     "match",
 ];
 
@@ -86,6 +87,7 @@ impl<'a> Tenants<'a> {
         let affinity = node.flatten().or(affinity);
         let exclusive_cores = table
             .read("exclusive_cores", errors, |value| exclusive_cores(value, affinity.as_ref(), self.host));
+        let oversubscribe = table.read("oversubscribe", errors, oversubscribe);
         let matcher = matcher::read(table, indexed, errors);
         let cpus = table.read("cpus", errors, |value| cpus(value, vcpus, matcher.as_ref()));
         let vcpus = vcpus.or(cpus.map(|(vcpus, _)| vcpus)).unwrap_or(1);
@@ -100,6 +102,7 @@ impl<'a> Tenants<'a> {
                 affinity,
                 pinned: false,
                 exclusive_cores: exclusive_cores.unwrap_or(false),
+                oversubscribe: oversubscribe.unwrap_or(true),
                 matcher,
             },
         })
@@ -243,6 +246,16 @@ fn exclusive_cores(value: &DeValue, affinity: Option<&CpuSet>, host: Option<&Hos
         ));
     }
     Ok(wanted)
+}
+
+/// Whether threads that wait busily give way.
+fn oversubscribe(value: &DeValue) -> Result<bool, String> {
+    const MEND: &str = "\"auto\" or \"off\"";
+    match value::text(value, MEND)? {
+        "auto" => Ok(true),
+        "off" => Ok(false),
+        other => Err(format!("{} is neither; write {MEND}", quote(other))),
+    }
 }
 
 /// The class with the keys that belong to it. `each` is what `cpus` makes of a share.

@@ -23,7 +23,16 @@ pub fn host(cpus: u32, housekeeping: u32) -> Host {
 pub fn tenant(name: String, share_ppb: u32, latency_ns: u64) -> Tenant {
     let share = Share::from_ppb(share_ppb).expect("a share of one CPU");
     let class = Class::Reserved(Reservation { share, latency_ns, capped: false });
-    Tenant { name, class, vcpus: 1, affinity: None, pinned: false, exclusive_cores: false, matcher: None }
+    Tenant {
+        name,
+        class,
+        vcpus: 1,
+        affinity: None,
+        pinned: false,
+        exclusive_cores: false,
+        oversubscribe: true,
+        matcher: None,
+    }
 }
 
 /// With what a host has by default.

@@ -79,6 +79,7 @@ fn hosts() -> impl Strategy<Value = Model> {
                     affinity,
                     pinned: false,
                     exclusive_cores: false,
+                    oversubscribe: true,
                     matcher: None,
                 }
             };

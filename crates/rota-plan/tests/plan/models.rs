@@ -37,6 +37,7 @@ pub fn reserved(name: &str, vcpus: u32, share: f64, latency_ns: u64) -> Tenant {
         affinity: None,
         pinned: false,
         exclusive_cores: false,
+        oversubscribe: true,
         matcher: None,
     }
 }

@@ -80,6 +80,7 @@ fn to_model(random: &Host) -> Model {
             affinity,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         }
     });

@@ -140,6 +140,7 @@ impl Draft {
             affinity,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         });
         self.tenants.last_mut().expect("it has just been added")

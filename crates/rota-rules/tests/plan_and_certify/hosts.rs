@@ -14,6 +14,7 @@ pub fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
     let exclusive = prop::bool::weighted(0.1);
     let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity, exclusive).prop_map(
         |(share, latency_ns, capped, vcpus, affinity, exclusive_cores)| Tenant {
+            oversubscribe: true,
             name: String::new(),
             class: Class::Reserved(Reservation {
                 share: Share::from_fraction(share).expect("a share"),

@@ -216,6 +216,7 @@ fn what_is_free_on_a_hundred_cpus_is_gathered() {
             affinity: affinity(number),
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let model = Model { host: host.clone(), tenants: (0..=CPUS).map(tenant).collect() };
@@ -259,6 +260,7 @@ fn the_thesis_host_has_a_small_table() {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let model = Model { host: host.clone(), tenants: vec![quarter] };

@@ -214,6 +214,7 @@ fn model(recording: &Recording, topology: Topology) -> Result<Model> {
             affinity: affinity.filter(|affinity| !affinity.is_empty()),
             pinned: false,
             exclusive_cores: tenant.exclusive_cores,
+            oversubscribe: true,
             matcher: tenant.is_vm.then_some(matcher),
         });
     }

@@ -108,6 +108,7 @@ fn tenant(rng: &mut Rng) -> Tenant {
         affinity: None,
         pinned: false,
         exclusive_cores: false,
+        oversubscribe: true,
         matcher: None,
     }
 }

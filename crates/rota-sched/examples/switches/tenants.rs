@@ -102,6 +102,7 @@ impl Tenants {
             affinity: None,
             pinned: true,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let host = Host {
@@ -197,6 +198,7 @@ impl Tenants {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         // Its threads may be there before it is a tenant, or come later.
@@ -252,5 +254,6 @@ fn reserved(percent: u32, period_ns: u64) -> Class {
 }
 
 fn spec(id: TenantId, tenant: &Tenant) -> TenantSpec {
-    TenantSpec { id, class: tenant.class, vcpus: tenant.vcpus, kind: TenantKind::Container }
+    let kind = TenantKind::Container;
+    TenantSpec { id, class: tenant.class, vcpus: tenant.vcpus, kind, oversubscribe: tenant.oversubscribe }
 }

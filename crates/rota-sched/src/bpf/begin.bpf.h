@@ -6,14 +6,16 @@
 #define ROTA_BEGIN_BPF_H
 
 #include "pass.bpf.h"
+#include "spin.bpf.h"
 
 static __always_inline s32 init_cpu(u32 cpu)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct sampler *sampler = bpf_map_lookup_elem(&samplers, &cpu);
 	struct bpf_cpumask *both;
 	s32 error;
 
-	if (!c)
+	if (!c || !sampler)
 		return -EINVAL;
 	both = bpf_cpumask_create();
 	if (!both)
@@ -38,6 +40,8 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->lines.background.served = c->lines.pinned.served = c->lines.shared.served = bpf_ktime_get_ns();
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
+	error = error ?: bpf_timer_init(&sampler->timer, &samplers, CLOCK_MONOTONIC);
+	error = error ?: bpf_timer_set_callback(&sampler->timer, spin_timer);
 	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
 	error = error ?: scx_bpf_create_dsq(DSQ_BOUND(cpu), -1);
 	return error ?: scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The moments in the lives of threads and CPUs: one function a moment, one call a listener. The accounts listen, the
- * charges of a turn, and the profile. What looks at the scheduler in another way gets its own file, and a call here.
+ * charges of a turn, the profile, and the look for threads that spin. What looks at the scheduler in another way gets
+ * its own file, and a call here.
  *
  *   wants    a thread would run from now on
  *   starts   it starts on a CPU
@@ -17,6 +18,7 @@
 
 #include "charge.bpf.h"
 #include "profile.bpf.h"
+#include "spin.bpf.h"
 
 static __always_inline void on_wants(struct task_struct *p, struct task_ctx *t, u64 now)
 {
@@ -31,11 +33,13 @@ static __always_inline void on_starts(struct cpu_ctx *c, u32 cpu, struct task_ct
 	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
 	stands_in(c, t, now);
 	profile_starts(cpu, t, now);
+	spin_starts(c, cpu, t, now);
 }
 
 static __always_inline void on_goes_on(struct cpu_ctx *c, struct task_ctx *t, u64 now)
 {
 	stands_in(c, t, now);
+	spin_starts(c, c->role.number, t, now);
 }
 
 /* Its queue may no longer count a thread that blocks: then it has stopped only, as the accounts see it. */

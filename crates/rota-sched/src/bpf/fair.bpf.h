@@ -44,7 +44,7 @@ static __always_inline void bound_by_prev(struct run *r, struct cpu_ctx *c)
 	r->prev_tenant = c->fair.served;
 	r->has_bound = true;
 	r->bound = fair_next(c, c->fair.served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
-	r->prev_spent = ran >= fair_quantum(c->turn.level, fair_threads(tenant, f));
+	r->prev_spent = c->spin.gives_way || ran >= fair_quantum(c->turn.level, fair_threads(tenant, f));
 }
 
 /*

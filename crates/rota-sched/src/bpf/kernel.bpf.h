@@ -118,16 +118,22 @@ struct task_struct {
 	const cpumask_t *cpus_ptr;
 	struct sched_ext_entity scx;
 	s32 pid;
+	s32 tgid;
 	struct css_set *cgroups;
 };
 
 /* What a thread has left in its registers as it entered the kernel, on each architecture. */
 struct pt_regs___x86 {
 	u64 orig_ax;
+	u64 r15, r14, r13, r12, r11, r10, r9, r8;
+	u64 bp, bx, ax, cx, dx, si, di;
+	u64 ip, sp;
 };
 
 struct pt_regs___arm64 {
 	s32 syscallno;
+	u64 regs[31];
+	u64 sp, pc;
 };
 
 struct kernel_cpustat {
@@ -328,6 +334,44 @@ static __always_inline s32 syscall_of(struct task_struct *p)
 	if (bpf_core_field_exists(struct pt_regs___x86, orig_ax))
 		return (s32)((const struct pt_regs___x86 *)registers)->orig_ax;
 	return ((const struct pt_regs___arm64 *)registers)->syscallno;
+}
+
+/* Where in its program a thread is that an interrupt found there. */
+static __always_inline u64 user_ip(struct task_struct *p)
+{
+	const void *registers = (const void *)bpf_task_pt_regs(p);
+
+	if (bpf_core_field_exists(struct pt_regs___x86, orig_ax))
+		return ((const struct pt_regs___x86 *)registers)->ip;
+	return ((const struct pt_regs___arm64 *)registers)->pc;
+}
+
+static __always_inline u64 mix_register(u64 hash, u64 value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 29;
+}
+
+/* A hash of the integer registers with which an interrupt found a thread in its program, without where it was there. */
+static __always_inline u64 user_registers(struct task_struct *p)
+{
+	const void *registers = (const void *)bpf_task_pt_regs(p);
+	u64 hash = 0;
+	u32 i;
+
+	if (bpf_core_field_exists(struct pt_regs___x86, orig_ax)) {
+		const struct pt_regs___x86 *x86 = registers;
+
+		hash = mix_register(mix_register(mix_register(hash, x86->ax), x86->bx), x86->cx);
+		hash = mix_register(mix_register(mix_register(hash, x86->dx), x86->si), x86->di);
+		hash = mix_register(mix_register(mix_register(hash, x86->bp), x86->sp), x86->r8);
+		hash = mix_register(mix_register(mix_register(hash, x86->r9), x86->r10), x86->r11);
+		hash = mix_register(mix_register(mix_register(hash, x86->r12), x86->r13), x86->r14);
+		return mix_register(hash, x86->r15);
+	}
+	for (i = 0; i < 31; i++)
+		hash = mix_register(hash, ((const struct pt_regs___arm64 *)registers)->regs[i]);
+	return mix_register(hash, ((const struct pt_regs___arm64 *)registers)->sp);
 }
 
 /* Whether the kernel's numbers of system calls are those of arm64, which most architectures share. */

@@ -41,6 +41,7 @@
  *                      account.bpf.h   service, blackouts, lost time
  *                      profile.bpf.h   where threads' time went, and for whom they waited
  *                      syscalls.bpf.h  what a system call waits for
+ *                      spin.bpf.h      threads that wait busily give way to their siblings
  *                      idle.bpf.h      a CPU finds nothing to run
  *   the loader         begin.bpf.h     a CPU as the scheduler is loaded
  *                      control.bpf.h   publish a table, change weights
@@ -61,6 +62,7 @@
 #include "charge.bpf.h"
 #include "syscalls.bpf.h"
 #include "profile.bpf.h"
+#include "spin.bpf.h"
 #include "events.bpf.h"
 #include "tenant.bpf.h"
 #include "cpus.bpf.h"

@@ -64,6 +64,10 @@
 #define ROTA_LOOK_IDLE_NS  10000000ULL
 /* A slot that begins this much late, or a turn this much delayed, is not counted as lost: the cost of a switch. */
 #define ROTA_LATE_MIN_NS 20000ULL
+/* While siblings wait for their turns, a CPU looks this often whether the thread that it runs spins (spin.bpf.h). */
+#define ROTA_SPIN_SAMPLE_NS 100000ULL
+/* So soon if the thread spun as it was looked at last. */
+#define ROTA_SPIN_AGAIN_NS 20000ULL
 /* Of each queue: the tenants for which its threads waited longest (profile.bpf.h). */
 #define ROTA_WAITED_FOR 8
 
@@ -141,7 +145,9 @@ struct rota_tenant {
 	__u64 promised_from;		   /* CLOCK_MONOTONIC: when the promise came into force */
 	/* So many vCPUs may still be claimed by the entries that they had before the tenant grew: handover.bpf.h */
 	__u32 nr_former;
-	__u32 former_entry; /* of vCPU 0 */
+	__u32 former_entry;  /* of vCPU 0 */
+	__u32 oversubscribe; /* 1: threads that spin give way to their siblings (spin.bpf.h) */
+	__u32 reserved;
 };
 
 /* One CPU's part of the table in one buffer, decoded by the loader before the table is published. */
@@ -204,6 +210,8 @@ struct rota_queue_account {
 	__u64 lost_ns[ROTA_NR_CAUSES];
 	__u64 dispatches;
 	__u64 migrations;
+	__u64 spins;	/* how often a thread was seen to wait busily, and gave way to its siblings */
+	__u64 spins_ns; /* that it was seen doing so */
 };
 
 /* Of a queue: thread time of one kind. */
@@ -308,7 +316,7 @@ struct rota_exit {
 	char msg[ROTA_EXIT_MSG_LEN];
 };
 
-_Static_assert(sizeof(struct rota_tenant) == 56, "tenant size");
+_Static_assert(sizeof(struct rota_tenant) == 64, "tenant size");
 _Static_assert(sizeof(struct rota_cpu_view) == ROTA_CACHE_LINE, "a CPU's view is one cache line");
 _Static_assert(sizeof(struct rota_publish) == 40, "publish size");
 

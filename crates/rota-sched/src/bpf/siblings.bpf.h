@@ -28,7 +28,7 @@ static __always_inline u64 quantum(u32 siblings)
  * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum. A new
  * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. It is placed once:
  * a thread that is changed as it waits keeps the place. In a crowd it comes after all that wait: by what each has used,
- * some would wait for many rotations of seconds each.
+ * some would wait for many rotations of seconds each. So does a thread that spins (spin.bpf.h).
  */
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {
@@ -37,7 +37,7 @@ static __always_inline u64 place_among_siblings(struct task_struct *p, struct ta
 	if (t->last_cpu == ROTA_NONE && !t->queued_since)
 		t->vtime = q->vtime + vtime_of(ROTA_NEWCOMER_NS, weight);
 	t->vtime = vtime_within(t->vtime, q->vtime, ROTA_QUANTUM_NS, vtime_of(ROTA_QUANTUM_NS, weight));
-	if (q->nr_runnable > ROTA_CROWD && !t->queued_since)
+	if (t->gives_way || (q->nr_runnable > ROTA_CROWD && !t->queued_since))
 		t->vtime = max_vtime(t->vtime, q->last);
 	q->last = max_vtime(q->last, t->vtime);
 	return t->vtime;

@@ -299,6 +299,22 @@ struct profile {
 	u64 waited_unseen_ns;
 };
 
+/* Bits for the fingerprints of a window, one each. */
+#define SPIN_BITS 512
+
+/* What a CPU has seen of the thread that it runs: spin.bpf.h. */
+struct spin {
+	u64 seen[SPIN_BITS / 64]; /* a bit for each fingerprint of the window */
+	u64 since;		  /* the window began */
+	u64 last;		  /* the fingerprint of the sample before; 0: none */
+	s32 pid;		  /* the thread */
+	u32 samples;
+	u32 repeats;
+	u64 at;		/* when it looks next; 0: it does not */
+	bool rests;	/* it has been looked at enough in this turn */
+	bool gives_way; /* it spins: its siblings have a turn */
+};
+
 /* What a CPU remembers. The kernel looks for a timer, and for a pointer to a mask, here and not in a part. */
 struct cpu_ctx {
 	struct rota_cpu_account account;
@@ -316,7 +332,13 @@ struct cpu_ctx {
 	struct second second;
 	struct windows windows;
 	struct past past;
+	struct spin spin;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
+
+/* The timer by which a CPU looks at the thread that it runs: spin.bpf.h. */
+struct sampler {
+	struct bpf_timer timer;
+};
 
 /* Where a task belongs. */
 struct membership {
@@ -359,6 +381,10 @@ struct task_ctx {
 	bool overdue;	  /* it comes before all that are not, whatever it has had: see tag_in_line */
 	u64 waits_in;	  /* where it is counted: see line.bpf.h; 0: it does not wait */
 	u32 rehomed;	  /* it is counted in nr_rehomed */
+	bool gives_way;	  /* it was seen to spin: it comes after all its siblings, once */
+	u32 computes;	  /* so many windows of it had no fingerprint twice */
+	u32 spins_alike;  /* so often one after the other, in the same way: see spin.bpf.h */
+	u64 spins_at;	  /* the fingerprint with which it was seen to spin last; 0: it has done something else */
 	struct spending spending;
 };
 
@@ -391,6 +417,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct cpu_ctx);
 } cpus SEC(".maps");
+
+/* Of each CPU: a map's value has room for one timer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct sampler);
+} samplers SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

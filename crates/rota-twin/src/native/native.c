@@ -25,6 +25,7 @@ static void native_maps(void *to, native_map_found found)
 	MAP(tables, sizeof(u32), 0); /* a value's size is one of the settings */
 	TYPED_MAP(views);
 	TYPED_MAP(cpus);
+	TYPED_MAP(samplers);
 	TYPED_MAP(queues);
 	TYPED_MAP(profiles);
 	TYPED_MAP(tenants);

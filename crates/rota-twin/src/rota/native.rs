@@ -13,8 +13,8 @@ use rota_sim::{CgroupId, CpuMask, Machine, Reason, TaskId};
 use crate::ext::Kernel;
 use crate::rota::memory::Memory;
 
-/// `struct task_struct`, as `kernel.bpf.h` declares it, and what is the model's: in a gap and behind it. What is used
-/// most has one cache line.
+/// `struct task_struct`, as `kernel.bpf.h` declares it, and what is the model's, behind it. What is used most has
+/// one cache line.
 #[repr(C, align(64))]
 pub struct TaskStruct {
     flags: u32,
@@ -24,13 +24,14 @@ pub struct TaskStruct {
     cpus_ptr: *const CpuMask,
     scx: SchedExtEntity,
     pid: i32,
-    /// The model's own.
-    pub id: TaskId,
+    tgid: i32,
     cgroups: *const CssSet,
     /// The value of the task storage map, or null: `bpf_helpers.h` looks here.
     value: *mut u8,
     /// The task's registers: `bpf_helpers.h` looks here.
     registers: Registers,
+    /// Which task it is in the model.
+    pub id: TaskId,
     /// How many of the task's changes are in here.
     changes: u32,
     /// What that is the address of, once it is made.
@@ -41,7 +42,21 @@ pub struct TaskStruct {
 #[repr(C)]
 struct Registers {
     orig_ax: u64,
+    /// r15 down to di; all but ax are 0.
+    others: [u64; 15],
+    ip: u64,
+    sp: u64,
 }
+
+/// Where `ax` is among the others.
+const AX: usize = 10;
+
+/// Where a program waits, and how much of it computes.
+const SPINS_AT: u64 = 0x40_0000;
+const PROGRAM_BYTES: u64 = 1 << 20;
+
+/// No system call.
+const NO_CALL: u64 = u64::MAX;
 
 /// The size of C's `struct task_struct`, and what is behind it.
 const _: () = assert!(offset_of!(TaskStruct, value) == 56 && offset_of!(TaskStruct, registers) == 64);
@@ -301,6 +316,24 @@ impl Shown {
         shown
     }
 
+    /// An interrupt finds a task in its program. A loop that waits has the same registers each time, but for one time
+    /// in a hundred; and a loop that computes has others.
+    pub fn interrupt(&mut self, kernel: &Kernel<'_>, id: TaskId) {
+        let shown = self.task(kernel, id);
+        let (task, now_ns) = (kernel.machine.task(id), kernel.machine.now_ns());
+        let is_seen =
+            task.spins() && now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 > u64::from(u32::MAX) / 100;
+        // SAFETY: as in `task`.
+        unsafe {
+            let registers = &mut (*shown).registers;
+            registers.orig_ax = NO_CALL;
+            registers.others[AX] = if is_seen { 0 } else { now_ns };
+            registers.sp = u64::from(id.0);
+            registers.ip =
+                if task.spins() { SPINS_AT } else { SPINS_AT + PROGRAM_BYTES / 2 + now_ns % PROGRAM_BYTES };
+        }
+    }
+
     /// The same of a task that stops, and would not go on: whether it is over, changed, or blocks in a system call.
     pub fn stopping(&mut self, kernel: &Kernel<'_>, id: TaskId) -> *mut TaskStruct {
         let shown = self.task(kernel, id);
@@ -338,6 +371,7 @@ impl Shown {
             (*shown).cpus_ptr = &raw const *task.affinity;
             (*shown).scx.weight = task.weight;
             (*shown).pid = task.pid;
+            (*shown).tgid = task.unit.0 as i32 + 1;
             (*shown).cgroups = &raw const (*cgroup).set;
         }
         shown
@@ -361,10 +395,11 @@ impl Shown {
             cpus_ptr: ptr::null(),
             scx: SchedExtEntity { flags: 0, weight: 0, slice: 0 },
             pid: 0,
+            tgid: 0,
             id,
             cgroups: ptr::null(),
             value: ptr::null_mut(),
-            registers: Registers { orig_ax: 0 },
+            registers: Registers { orig_ax: NO_CALL, others: [0; 15], ip: 0, sp: 0 },
             changes: 0,
             storage: None,
         }));

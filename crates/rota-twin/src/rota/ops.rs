@@ -156,6 +156,10 @@ impl Ops for NativeOps {
     fn timer(&mut self, kernel: &mut Kernel<'_>, key: u64) {
         let NativeTimer { map, value, mut key, callback, .. } = self.model.timers[key as usize];
         let callback = callback.expect("a timer that is started has a callback");
+        let this_cpu = kernel.machine.this_cpu();
+        if let Some(task) = kernel.machine.cpu(this_cpu).current {
+            self.model.shown.interrupt(kernel, task);
+        }
         enter(kernel, &mut self.model, || callback(map, &raw mut key, value));
     }
 

@@ -388,7 +388,13 @@ fn who_waits_behind_another_when_a_tenant_becomes_shared_takes_an_idle_cpu() {
         }
         settle(&mut run, &tenants);
         let class = rota_model::Class::Shared { weight: 100 };
-        let spec = rota_sched::TenantSpec { id: 1, class, vcpus: 1, kind: rota_sched::TenantKind::Container };
+        let spec = rota_sched::TenantSpec {
+            id: 1,
+            class,
+            vcpus: 1,
+            kind: rota_sched::TenantKind::Container,
+            oversubscribe: true,
+        };
         run.act(|run| run.policy.ask(&mut run.machine, |scheduler| scheduler.tenant_set(&spec).unwrap()));
         run.observer.begin(&mut run.machine);
         let received = after(&mut run, 50 * MS);

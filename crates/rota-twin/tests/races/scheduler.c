@@ -20,6 +20,7 @@ static struct {
 } table;
 static struct rota_cpu_view views_of[ROTA_NR_BUFFERS * CPUS];
 static struct cpu_ctx cpus_of[CPUS];
+static struct sampler samplers_of[CPUS];
 static struct queue_ctx queues_of[3];
 static struct rota_tenant tenants_of[2];
 static struct fair_ctx fair_of[2];
@@ -79,6 +80,7 @@ void begin(const struct scene *scene)
 {
 	back(&views, views_of, ROTA_NR_BUFFERS * CPUS, sizeof(views_of[0]));
 	back(&cpus, cpus_of, CPUS, sizeof(cpus_of[0]));
+	back(&samplers, samplers_of, CPUS, sizeof(samplers_of[0]));
 	back(&queues, queues_of, 3, sizeof(queues_of[0]));
 	back(&tenants, tenants_of, 2, sizeof(tenants_of[0]));
 	back(&fair, fair_of, 2, sizeof(fair_of[0]));

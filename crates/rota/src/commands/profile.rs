@@ -194,6 +194,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let absent = rota_rules::accounts::absent(&tenant);

@@ -194,6 +194,8 @@ mod tests {
             lost_ns: ByCause::default(),
             dispatches: 1,
             migrations: 0,
+            spins: 0,
+            spins_ns: 0,
             runnable: 1,
             waits: 0.306,
             waits_for: Some("make".into()),

@@ -75,6 +75,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             matcher: None,
         };
         let model = Model {

@@ -36,6 +36,8 @@ fn tenant(name: &str, id: Option<u32>, promised: Option<f64>) -> TenantStatus {
         lost_ns: ByCause::default(),
         dispatches: 900,
         migrations: 3,
+        spins: 0,
+        spins_ns: 0,
         runnable: 2,
         waits: 0.0,
         waits_for: None,

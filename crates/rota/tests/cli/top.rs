@@ -35,6 +35,8 @@ fn status() -> Status {
         lost_ns: ByCause::default(),
         dispatches: 1,
         migrations: 0,
+        spins: 0,
+        spins_ns: 0,
         runnable: 1,
         waits: 0.0,
         waits_for: None,

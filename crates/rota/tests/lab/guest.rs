@@ -151,7 +151,7 @@ impl Results {
         results.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", results.keys()))
     }
 
-    fn json<T: DeserializeOwned>(&self, name: &str) -> T {
+    pub fn json<T: DeserializeOwned>(&self, name: &str) -> T {
         let text = self.text(&format!("{name}.json"));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}.json: {error}: {text:?}"))
     }

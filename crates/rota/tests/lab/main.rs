@@ -20,6 +20,7 @@ mod promises;
 mod replay;
 mod saturation;
 mod shares;
+mod spin;
 mod starve;
 mod stop;
 mod strangers;

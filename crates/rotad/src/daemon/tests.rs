@@ -92,6 +92,8 @@ impl rota_rules::Enactor for Recorder {
             lost_ns: [0; 6],
             dispatches: u64::from(matches!(spec.class, Class::Reserved(_))),
             migrations: told.cgroups.values().filter(|id| **id == spec.id).count() as u64,
+            spins: 0,
+            spins_ns: 0,
             runnable: told.threads.values().filter(|(id, _)| *id == spec.id).count() as u32,
             profile: Profile::default(),
         };

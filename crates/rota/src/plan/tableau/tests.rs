@@ -99,6 +99,7 @@ fn tenant(name: &str, share: f64, latency_ns: u64, capped: bool) -> Tenant {
         affinity: None,
         pinned: false,
         exclusive_cores: false,
+        oversubscribe: true,
         matcher: None,
     }
 }

@@ -92,10 +92,11 @@ fn now(tenant: &TenantStatus, look: &Look) -> Vec<Line<'static>> {
     lines.push(labelled(
         "so far",
         format!(
-            "{} of CPU time, {} dispatches, {} migrations; {} threads runnable",
+            "{} of CPU time, {} dispatches, {} migrations, {} of spinning cut short; {} threads runnable",
             ns(tenant.used_ns),
             tenant.dispatches,
             tenant.migrations,
+            ns(tenant.spins_ns),
             tenant.runnable
         ),
     ));
