@@ -94,7 +94,7 @@ fn hog(mut worker: Worker) -> Work {
 }
 
 /// Executes so many instructions, or one more.
-fn execute(count: u64) {
+pub(super) fn execute(count: u64) {
     // SAFETY: a loop of two instructions that counts a register of its own down from 1 or more.
     unsafe {
         std::arch::asm!(

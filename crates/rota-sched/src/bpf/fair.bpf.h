@@ -112,6 +112,16 @@ __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 	return found;
 }
 
+/* A thread of the tenant that waits behind its front, and ran here last; the front ran elsewhere, and stays. */
+static __always_inline bool serve_behind_front(struct run *r, u32 domain, u32 tenant_id, u32 level, u64 until)
+{
+	struct rota_tenant *tenant = tenant_of(tenant_id);
+	struct fair_place *place = fair_place(domain, tenant_id);
+
+	return tenant && place && place->front_cpu != r->cpu && place->since &&
+	       serve_own(r, DSQ_QUEUE(tenant->first_queue), level, until, place->since);
+}
+
 /* Takes the tenant's front from a line: it gets another one. If it is gone meanwhile, the first of the line. */
 __noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id, u32 level, u64 until)
 {
@@ -124,6 +134,8 @@ __noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id
 
 	if (!c)
 		return false;
+	if (serve_behind_front(r, domain, tenant_id, level, until))
+		return true;
 	if (!bpf_iter_scx_dsq_new(&it, DSQ_SHARED(domain), 0)) {
 		bpf_for (i, 0, 2 * FAIR_LOOKS) {
 			struct task_ctx *t;

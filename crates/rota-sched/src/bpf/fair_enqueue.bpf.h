@@ -70,6 +70,8 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 		return DSQ_QUEUE(tenant->first_queue);
 	t->in_line = IN_LINE(tenant_id, c->role.domain);
 	t->waits_since = now;
+	place->front_cpu = t->last_cpu;
+	place->since = t->queued_since;
 	return DSQ_SHARED(c->role.domain);
 }
 

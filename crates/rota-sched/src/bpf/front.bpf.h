@@ -90,6 +90,8 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 			t->stands_for = tenant_id;
 			t->in_line = IN_LINE(tenant_id, domain);
 			t->waits_since = now;
+			place->front_cpu = t->last_cpu;
+			place->since = t->queued_since;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			if (scx_bpf_dsq_move_vtime(&it, p, DSQ_SHARED(domain), 0)) {
 				bpf_iter_scx_dsq_destroy(&it);

@@ -30,6 +30,49 @@ __noinline bool serve(struct run *r __arg_nonnull, u64 dsq, u32 level, u64 until
 	return true;
 }
 
+/* Threads of a queue that are looked at for one that ran here last. */
+#define OWN_LOOKS 8
+
+/*
+ * The same for the thread of a queue that ran on this CPU last, as its data are here: if it has not come much later than
+ * the first, or since then. So each goes before few others, and none waits long. `since` is 0 for the first.
+ */
+__noinline bool serve_own(struct run *r __arg_nonnull, u64 dsq, u32 level, u64 until, u64 since)
+{
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
+	struct bpf_iter_scx_dsq it;
+	struct task_struct *p;
+	bool moved = false;
+	u32 i;
+
+	if (!c || scx_bpf_dsq_nr_queued(dsq) < (since ? 1 : 2))
+		return false;
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		bpf_for (i, 0, OWN_LOOKS) {
+			struct task_ctx *t;
+
+			p = bpf_iter_scx_dsq_next(&it);
+			t = p ? task_ctx(p) : NULL;
+			if (!t || t->overdue)
+				break;
+			since = since ?: t->queued_since;
+			if (t->queued_since > since + ROTA_FAIR_SLICE_NS)
+				break;
+			if (t->last_cpu != r->cpu || !may_run_here(p, r->cpu))
+				continue;
+			moved = scx_bpf_dsq_move(&it, p, SCX_DSQ_LOCAL, 0);
+			break;
+		}
+	}
+	bpf_iter_scx_dsq_destroy(&it);
+	if (!moved)
+		return false;
+	r->keeps_prev = false;
+	c->turn.picked = level;
+	c->turn.until_ns = until;
+	return true;
+}
+
 /* Runs threads of vCPU `index` of a tenant: of its queue, and for a VM its monitor's others in turn with it. */
 __noinline bool serve_threads(struct run *r __arg_nonnull, u32 tenant_id, u32 index, u32 level, u64 until)
 {
@@ -42,8 +85,11 @@ __noinline bool serve_threads(struct run *r __arg_nonnull, u32 tenant_id, u32 in
 	if (!tenant || !c || tenant->class != ROTA_CLASS_RESERVED)
 		return false;
 	service = tenant->first_queue;
-	if (tenant->kind != ROTA_KIND_VM)
-		return serve(r, DSQ_QUEUE(service), level, crowd_until(r, service, until));
+	if (tenant->kind != ROTA_KIND_VM) {
+		until = crowd_until(r, service, until);
+		return (may_wait(DSQ_QUEUE(service)) && serve_own(r, DSQ_QUEUE(service), level, until, 0)) ||
+		       serve(r, DSQ_QUEUE(service), level, until);
+	}
 	own = service + 1 + index;
 	if (nr_waiting(DSQ_QUEUE(service)) <= 0 && r->prev_dsq != DSQ_QUEUE(service))
 		return serve(r, DSQ_QUEUE(own), level, until);

@@ -5,8 +5,8 @@
  * While siblings wait for their turns, a CPU looks at the thread that it runs every 100 us, or more seldom, and takes
  * its *fingerprint*: a hash of its integer registers. A loop that waits for memory to change has one or a few. A loop
  * that computes has another one each time. If half of a window's fingerprints repeat, the thread spins. Where it did is
- * remembered as a *site*: there two looks are enough, soon one after the other. What spins comes after all its siblings,
- * once, and loses nothing else: no tenant gives way to another one.
+ * remembered as a *site*: there two looks are enough, soon one after the other. What spins comes after all its
+ * siblings, once, and loses nothing else: no tenant gives way to another one.
  *
  * A loop whose progress is in memory or in floating point registers alone looks the same. So a thread that is seen to
  * spin again and again in one way, and does nothing else between, is given longer and longer, up to a whole turn.

@@ -100,6 +100,8 @@ struct fair_domain {
 /* Of one tenant in one line. */
 struct fair_place {
 	u32 front;     /* it has one */
+	u32 front_cpu; /* on which that ran last; the two are hints */
+	u64 since;     /* it came to wait */
 	u64 gives_way; /* the domain's CPUs that serve it, and were not asked yet to give way: a hint */
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 

@@ -13,6 +13,7 @@ mod profile;
 mod races;
 mod rota;
 mod second;
+mod spin;
 mod starve;
 mod total;
 mod windows;

@@ -88,6 +88,7 @@ void begin(const struct scene *scene)
 	back(&places, places_of, 2, sizeof(places_of[0]));
 	back(&tables, &table, 1, sizeof(table));
 	__builtin_memset(tasks_of, 0, sizeof(tasks_of));
+	nr_rehomed = 0; /* a thread that ran as the loader looked at it is counted until it stops */
 	lay_out(scene);
 	tenants_of[0] = (struct rota_tenant){
 		.class = ROTA_CLASS_BACKGROUND, .nr_vcpus = 1, .first_vcpu = {ROTA_NONE, ROTA_NONE}};

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use super::Kind;
+use crate::guest::parallel::execute;
 
 /// Numbers that a loop works on: less than the first level of a cache has.
 const COUNT: usize = 1024;
@@ -57,7 +58,7 @@ impl Numbers {
                 }
                 Kind::Float => multiply_floats(),
                 _ => {
-                    count_down(left as u64);
+                    execute(left as u64);
                     left
                 }
             };
@@ -99,15 +100,4 @@ fn multiply_floats() -> i64 {
         );
     }
     2_100_000
-}
-
-fn count_down(instructions: u64) {
-    // SAFETY: a loop of two instructions that counts a register of its own down from 1 or more.
-    unsafe {
-        std::arch::asm!(
-            "2: dec {turns}", "jnz 2b",
-            turns = inout(reg) instructions / 2 + 1 => _,
-            options(nomem, nostack),
-        );
-    }
 }

@@ -1,0 +1,91 @@
+//! Threads that wait busily give way to their siblings: more threads than CPUs do nearly as much as one on each, and
+//! nobody else has less.
+
+use rota_sched::QueueAccount;
+use rota_sim::programs::sync::Patience;
+use rota_sim::programs::{Hog, Locking, Rounds, Waiting};
+use rota_sim::{Distribution, Program};
+use rota_twin::apart;
+
+use crate::host::{after, settle, start};
+
+const US: u64 = 1_000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Eight CPUs. The program's tenant has all of them, or nine tenths of each beside a neighbour.
+fn host(class: &str, oversubscribe: &str) -> String {
+    let neighbour = "[[tenant]]\nname = \"web\"\nclass = \"reserved\"\nshare = 0.05\nlatency = \"10ms\"\n\
+                     match = { cgroup = \"web\" }\n";
+    format!(
+        "[host]\ncpus = \"0-8\"\nhousekeeping = \"0\"\n\n{neighbour}\n\
+         [[tenant]]\nname = \"app\"\nvcpus = 8\n{class}\noversubscribe = \"{oversubscribe}\"\n\
+         match = {{ cgroup = \"app\" }}\n"
+    )
+}
+
+const SHARED: &str = "class = \"shared\"";
+const RESERVED: &str = "class = \"reserved\"\nshare = 0.9\nlatency = \"20ms\"";
+
+/// What the program's threads do in a second, what the least of its CPUs would have been, and its queue's account.
+fn work(host: &str, programs: impl FnOnce() -> Vec<Box<dyn Program>> + Send) -> (f64, QueueAccount) {
+    apart(|| {
+        let (mut run, mut tenants) = start(host);
+        for program in programs() {
+            run.spawn(tenants.thread("app", program));
+        }
+        run.spawn(tenants.thread("web", Hog));
+        settle(&mut run, &tenants);
+        let received = after(&mut run, SECOND);
+        let of = |name: &str| &received[tenants.home(name).first_unit.index()];
+        assert!(of("web").received_ns >= SECOND / 20, "the neighbour has its share");
+        let (done, id) = (of("app").work as f64, tenants.home("app").unit(0).0);
+        let queues = run.policy.queues(&mut run.machine);
+        (done, queues.into_iter().find(|queue| queue.tenant == id).expect("its queue"))
+    })
+}
+
+/// A barrier that is waited for busily; all threads together compute 16 ms in a round.
+fn rounds(threads: u32) -> Vec<Box<dyn Program>> {
+    let each = 16_000 * US / u64::from(threads);
+    let compute = Distribution::Uniform(each * 9 / 10, each * 11 / 10);
+    Rounds { threads, compute, patience: Patience::ENDLESS }.programs().into_iter().map(Box::from).collect()
+}
+
+/// Tickets: whoever has the next one is seldom on a CPU.
+fn tickets(threads: u32) -> Vec<Box<dyn Program>> {
+    let outside = Distribution::Constant(16_000 * US / u64::from(threads));
+    let inside = Distribution::Constant(20 * US);
+    Locking { threads, outside, inside, waiting: Waiting::Ordered }
+        .programs()
+        .into_iter()
+        .map(Box::from)
+        .collect()
+}
+
+#[test]
+fn more_threads_than_cpus_do_nearly_as_much() {
+    for class in [SHARED, RESERVED] {
+        for (programs, least) in [(rounds as fn(u32) -> Vec<Box<dyn Program>>, 0.8), (tickets, 0.5)] {
+            let part = |oversubscribe, threads| {
+                let (done, account) = work(&host(class, oversubscribe), || programs(threads));
+                (done / f64::from(threads), account.spins)
+            };
+            let (fit, _) = part("auto", 8);
+            let (with, spins) = part("auto", 32);
+            let (without, none) = part("off", 32);
+            let case = format!("{class}: {fit} with 8 threads, {with} with 32, {without} if it is off");
+            assert!(with >= least * fit && with >= 1.5 * without, "{case}");
+            assert!(spins > 100 && none == 0, "{case}; {spins} cut short, {none} if it is off");
+        }
+    }
+}
+
+/// Nobody is looked at who has no siblings that wait, and who computes gives way to nobody.
+#[test]
+fn only_those_who_spin_give_way() {
+    for class in [SHARED, RESERVED] {
+        let hogs = || (0..24).map(|_| Box::from(Hog)).collect();
+        let (_, account) = work(&host(class, "auto"), hogs);
+        assert_eq!((account.spins, account.spins_ns), (0, 0), "{class}: {account:?}");
+    }
+}
