@@ -171,6 +171,7 @@ struct sched_ext_ops {
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
 	void (*update_idle)(s32 cpu, bool idle);
+	bool (*yield)(struct task_struct *from, struct task_struct *to);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*disable)(struct task_struct *p);
 	s32 (*init)(void);

@@ -339,6 +339,17 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 		decide_if_idle(cpu);
 }
 
+/* sched_yield; a yield to a certain thread is not carried out. */
+bool STRUCT_OPS(rota_yield, struct task_struct *from, struct task_struct *to)
+{
+	struct cpu_ctx *c = cpu_ctx(scx_bpf_task_cpu(from));
+	struct task_ctx *t = task_ctx(from);
+
+	if (!to && c && t)
+		yields_to_siblings(c, from, t);
+	return false;
+}
+
 s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_ctx *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -390,6 +401,7 @@ struct sched_ext_ops rota = {
 	.running = (void *)rota_running,
 	.stopping = (void *)rota_stopping,
 	.update_idle = (void *)rota_update_idle,
+	.yield = (void *)rota_yield,
 	.init_task = (void *)rota_init_task,
 	.disable = (void *)rota_disable,
 	.init = (void *)rota_init,

@@ -112,6 +112,13 @@ static __always_inline void gives_way_to_siblings(struct cpu_ctx *c, u32 cpu, st
 	decide_anew(cpu);
 }
 
+/* It would let others run first: its siblings have a turn, if there are any. */
+static __always_inline void yields_to_siblings(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
+{
+	scx_set_slice(p, 0);
+	c->spin.gives_way = t->gives_way = sibling_waits(c, t);
+}
+
 /* The thread is looked at anew. */
 static __always_inline void window_begins(struct spin *s, u64 now)
 {

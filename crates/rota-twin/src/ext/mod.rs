@@ -47,6 +47,10 @@ pub trait Ops {
     fn stopping(&mut self, kernel: &mut Kernel<'_>, task: TaskId, runnable: bool);
     /// A CPU begins or ends to idle.
     fn update_idle(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, idle: bool);
+    /// It lets others run first. Without the operation its slice is over.
+    fn yields(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
+        kernel.set_slice(task, 0);
+    }
     /// One of the scheduler's timers.
     fn timer(&mut self, kernel: &mut Kernel<'_>, key: u64);
     /// As [`Policy::foresee`].
@@ -464,8 +468,12 @@ impl<S: Ops> Policy for Ext<S> {
         debug_assert_eq!(machine.task(task).cpu, cpu);
     }
 
-    fn yielded(&mut self, _: &mut Machine, _: CpuId, task: TaskId) {
-        self.state.task(task).slice_ns = 0;
+    fn yielded(&mut self, machine: &mut Machine, _: CpuId, task: TaskId) {
+        if self.state.bypassing {
+            self.state.task(task).slice_ns = 0;
+        } else {
+            self.ops.yields(kernel!(self, machine), task);
+        }
     }
 
     fn tick(&mut self, machine: &mut Machine, cpu: CpuId, task: TaskId) {

@@ -116,6 +116,7 @@ pub struct SchedExtOps {
     pub running: extern "C" fn(*mut TaskStruct),
     pub stopping: extern "C" fn(*mut TaskStruct, bool),
     pub update_idle: extern "C" fn(i32, bool),
+    pub r#yield: extern "C" fn(*mut TaskStruct, *mut TaskStruct) -> bool,
     pub init_task: extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
     pub disable: extern "C" fn(*mut TaskStruct),
     pub init: extern "C" fn() -> i32,

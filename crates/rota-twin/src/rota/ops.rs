@@ -153,6 +153,11 @@ impl Ops for NativeOps {
         enter(kernel, &mut self.model, || (self.ops.update_idle)(cpu.0 as i32, idle));
     }
 
+    fn yields(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
+        let shown = self.model.show(kernel, task);
+        enter(kernel, &mut self.model, || (self.ops.r#yield)(shown, ptr::null_mut()));
+    }
+
     fn timer(&mut self, kernel: &mut Kernel<'_>, key: u64) {
         let NativeTimer { map, value, mut key, callback, .. } = self.model.timers[key as usize];
         let callback = callback.expect("a timer that is started has a callback");

@@ -4,7 +4,7 @@
 use rota_sched::QueueAccount;
 use rota_sim::programs::sync::Patience;
 use rota_sim::programs::{Hog, Locking, Rounds, Waiting};
-use rota_sim::{Distribution, Program};
+use rota_sim::{Distribution, Program, Script, Step, Thread};
 use rota_twin::apart;
 
 use crate::host::{after, settle, start};
@@ -87,5 +87,25 @@ fn only_those_who_spin_give_way() {
         let hogs = || (0..24).map(|_| Box::from(Hog)).collect();
         let (_, account) = work(&host(class, "auto"), hogs);
         assert_eq!((account.spins, account.spins_ns), (0, 0), "{class}: {account:?}");
+    }
+}
+
+/// A thread that yields, again and again, lets all its siblings have their turns.
+#[test]
+fn who_yields_comes_after_its_siblings() {
+    for class in [SHARED, RESERVED] {
+        let yields = |thread: Thread| async move {
+            loop {
+                thread.compute(US).await;
+                thread.work(1);
+                thread.step(Step::Yield).await;
+            }
+        };
+        let programs = || {
+            let hogs = (0..8).map(|_| Box::from(Hog));
+            hogs.chain((0..8).map(|_| Box::from(Script::new(yields)))).collect()
+        };
+        let [with, without] = ["auto", "off"].map(|kind| work(&host(class, kind), programs).0);
+        assert!(with > 500.0 && with < without / 3.0, "{class}: {with} turns, {without} if it is off");
     }
 }
