@@ -34,8 +34,8 @@ __noinline bool serve(struct run *r __arg_nonnull, u64 dsq, u32 level, u64 until
 #define OWN_LOOKS 8
 
 /*
- * The same for the thread of a queue that ran on this CPU last, as its data are here: if it has not come much later than
- * the first, or since then. So each goes before few others, and none waits long. `since` is 0 for the first.
+ * The same for the thread of a queue that ran on this CPU last, as its data are here: if it has not come much later
+ * than the first, or since then. So each goes before few others, and none waits long. `since` is 0 for the first.
  */
 __noinline bool serve_own(struct run *r __arg_nonnull, u64 dsq, u32 level, u64 until, u64 since)
 {

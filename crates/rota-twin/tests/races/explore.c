@@ -73,7 +73,8 @@ static int choose(int of)
 		choices[nr_choices++].of = of;
 	}
 	if (choices[depth].of != of) {
-		fprintf(stderr, "run %lu is not as the one before it: %d choices, and not %d\n", runs, of, choices[depth].of);
+		fprintf(stderr, "run %lu is not as the one before it: %d choices, and not %d\n", runs, of,
+			choices[depth].of);
 		abort();
 	}
 	return choices[depth++].taken;
