@@ -7,10 +7,20 @@
 
 #include "state.bpf.h"
 
-/* The CPU decides anew, whatever it runs. */
-static __always_inline void decide_anew(u32 cpu)
+/* What the CPU runs gives way to another thread of its vCPU, if one waits; else to others. */
+static __always_inline void ends_turn(u32 cpu)
 {
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* The CPU decides anew, whatever it runs: among all its vCPUs. */
+static __always_inline void decide_anew(u32 cpu)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+
+	if (c)
+		c->windows.asked = 1;
+	ends_turn(cpu);
 }
 
 /* The same, and what it has decided until now no longer holds, even if it is about to start what it chose. */

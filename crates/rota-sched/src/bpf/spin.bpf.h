@@ -109,7 +109,7 @@ static __always_inline void gives_way_to_siblings(struct cpu_ctx *c, u32 cpu, st
 		__sync_fetch_and_add(&q->account.spins_ns, now - c->spin.since);
 	}
 	c->spin.gives_way = t->gives_way = true;
-	decide_anew(cpu);
+	ends_turn(cpu);
 }
 
 /* It would let others run first: its siblings have a turn, if there are any. */

@@ -249,7 +249,7 @@ struct windows {
 	u64 part;	 /* of its budget that it has left, where others go before it that have more: part_left */
 	u64 lost_ns;	 /* of the slot, charged to its owner */
 	u64 over_since;	 /* a turn has been over since then; ROTA_NEVER: none */
-	u32 asked;	 /* a vCPU has woken, and waits for the next decision */
+	u32 asked;	 /* the next decision is among all vCPUs: one has woken, or the CPU was told */
 	u32 owner;	 /* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
 	u32 waiting;	 /* a bit for each local vCPU that would run */
 	u32 rights;	 /* and has a right */

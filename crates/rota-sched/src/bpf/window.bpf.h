@@ -30,6 +30,7 @@
 #ifndef ROTA_WINDOW_BPF_H
 #define ROTA_WINDOW_BPF_H
 
+#include "kick.bpf.h"
 #include "locals.bpf.h"
 
 /* What is to be left of a right beside two changes of task; and less than the second is not worth a turn. */
@@ -220,6 +221,19 @@ static __always_inline bool goes_first(const struct cpu_ctx *c, const struct rot
 	       (w->end < c->windows.end && due_by(w, vcpu, w->end) >= least);
 }
 
+/*
+ * Whether one that has woken too often to go before the present one would not have what it is due, if it waited for the
+ * end of that turn: nobody knew as the turn began that it would wake.
+ */
+static __always_inline bool comes_too_late(const struct cpu_ctx *c, const struct rota_cpu_view *view,
+					   const struct rota_table_vcpu *vcpu, const struct window *w)
+{
+	u64 due = due_by(w, vcpu, w->end);
+
+	return !w->changes_left && w->end < c->windows.end && due >= least_claim(view) &&
+	       c->turn.until_ns > w->end - due;
+}
+
 /* The number of vCPU `index` of the tenant among the locals of CPU `cpu`; of any of its vCPUs if that is ROTA_NONE. */
 __noinline u32 local_of(u32 cpu, u32 tenant_id, u32 index)
 {
@@ -269,6 +283,8 @@ __noinline u64 window_serves(u32 cpu, u32 tenant_id, u32 index, u64 now)
 	if (c->turn.level < ROTA_LEVEL_OWNER ? w.left >= ROTA_WINDOW_LEAST_NS : goes_first(c, view, vcpu, &w, now))
 		return w.end;
 	c->windows.asked = 1;
+	if (comes_too_late(c, view, vcpu, &w))
+		decide_anew(cpu);
 	return 0;
 }
 
