@@ -54,6 +54,7 @@ mod settle;
 mod shortage;
 mod single;
 mod split;
+mod swap;
 mod timetable;
 mod whole;
 mod windows;
@@ -65,6 +66,7 @@ pub use plan::{Options, plan};
 pub use planner::{Change, Edits, Planner};
 pub use reason::{Period, Place, Reason, SlotsAlone, Together, explain, slots_alone};
 pub use rota_model::Placement;
+pub use swap::{Seat, Unequal, VcpuKey};
 pub use timetable::{
     CpuPlan, Method, Plan, PlannedVcpu, SLICES_MAX, SLOT_MIN_NS, Slot, VCPU_CPUS_MAX, WINDOW_VCPUS_MAX,
 };

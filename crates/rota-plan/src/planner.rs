@@ -11,6 +11,7 @@ use crate::lay_out::refused;
 use crate::period::{Choice, Task, task};
 use crate::plan::Ground;
 use crate::roster::Roster;
+use crate::swap::{Seat, Unequal, VcpuKey};
 use crate::{Infeasible, Options, Plan};
 
 /// The plan of a host, and what it takes to change it CPU by CPU.
@@ -110,6 +111,22 @@ impl Planner {
         let cpus = restock(&self.model, &mut self.ground, &mut self.roster);
         let cpus = cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
         Change { cpus, is_full: false, spares: 0 }
+    }
+
+    /// Where every vCPU with a reservation has its slots, by tenant and index.
+    pub fn seats(&self) -> Vec<Seat> {
+        self.roster.seats(&self.ground.places.cpus)
+    }
+
+    /// Has two vCPUs that are promised the same change places. Nobody else moves, and every promise is kept as before.
+    ///
+    /// # Errors
+    ///
+    /// [`Unequal`], if they are not interchangeable; then nothing has changed.
+    pub fn swap(&mut self, one: VcpuKey, other: VcpuKey) -> Result<Change, Unequal> {
+        let places = self.roster.swap(one, other)?;
+        let cpus = places.into_iter().map(|place| self.ground.places.cpus[place]).collect();
+        Ok(Change { cpus, is_full: false, spares: 0 })
     }
 
     /// Makes several edits at once.

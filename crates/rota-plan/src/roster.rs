@@ -202,6 +202,18 @@ impl Roster {
         self.of_tenant.get(tenant as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// Numbers of tenants are below this.
+    pub fn tenants(&self) -> u32 {
+        self.of_tenant.len() as u32
+    }
+
+    /// A vCPU is in another group from now on.
+    pub fn set_group(&mut self, number: u32, group: usize) {
+        if let Some(vcpu) = &mut self.vcpus[number as usize] {
+            vcpu.group = group;
+        }
+    }
+
     pub fn set_of_tenant(&mut self, tenant: u32, vcpus: Vec<u32>) {
         if self.of_tenant.len() <= tenant as usize {
             self.of_tenant.resize(tenant as usize + 1, Vec::new());
@@ -229,7 +241,7 @@ impl Roster {
     }
 
     /// How many pairs of a tenant's vCPUs share a CPU.
-    fn pairs(&self, tenant: u32) -> u64 {
+    pub fn pairs(&self, tenant: u32) -> u64 {
         let mut own = Own::default();
         let vcpus = self.of_tenant(tenant);
         if vcpus.len() > 1 {
@@ -272,9 +284,7 @@ impl Roster {
     /// Adds a vCPU to a group, which has to be planned anew.
     pub fn join(&mut self, group: usize, vcpu: u32, task: Task) {
         self.groups[group].members.push(Member { task, owner: Owner::Vcpu(vcpu) });
-        if let Some(vcpu) = &mut self.vcpus[vcpu as usize] {
-            vcpu.group = group;
-        }
+        self.set_group(vcpu, group);
     }
 
     /// Gives a spare of this kind in a group to a vCPU, which is planned as this task whenever the group is.
@@ -282,9 +292,7 @@ impl Roster {
         let mut members = self.groups[group].members.iter_mut();
         let spare = members.find(|member| member.spare() == Some(kind));
         *spare.expect("it is ready there") = Member { task, owner: Owner::Vcpu(vcpu) };
-        if let Some(vcpu) = &mut self.vcpus[vcpu as usize] {
-            vcpu.group = group;
-        }
+        self.set_group(vcpu, group);
     }
 
     /// Gives the spares in a group up.

@@ -16,3 +16,4 @@ mod refusals;
 mod small_hosts;
 mod snapshots;
 mod spread;
+mod swaps;
