@@ -20,9 +20,21 @@
 //! | `program` | what the threads do: see [`programs`] |
 //! | `threads` | how many there are, 1 by default; only where the program's number of threads is not given otherwise |
 //! | `working_set` | how much memory each thread works on, in KiB; 0 by default |
+//! | `references` | so many lines of it a thread refers to in each microsecond of computing; 0 by default: caches are not simulated, and a change of threads costs the same for each KiB |
+//! | `overlap` | so many of its misses are under way at a time; 1 by default: each address is known from the one before |
 //!
 //! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
 //! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
+//!
+//! `[interference]` has other tenants than one thrash caches for a while ([`Interference`]):
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `pattern` | `"random"` (CI-1 of Vanga's thesis) or `"targeted"` (CI-2) |
+//! | `tenants` | how many do at a time |
+//! | `target` | the tenant that never does |
+//! | `every` | how often they are chosen anew; `"10s"` by default if at random, else `"1s"` |
+//! | `working_set`, `references`, `overlap` | what they ask of memory meanwhile, as for a workload |
 //!
 //! ```
 //! use rota_model::config::Source;
@@ -54,6 +66,7 @@
 //!
 //! [`Scenario::run`] runs it under a policy.
 
+mod interference;
 pub mod policies;
 pub mod programs;
 mod read;
@@ -67,8 +80,11 @@ use std::collections::BTreeMap;
 use rota_model::config::{ConfigErrors, Source};
 use rota_model::{Match, Model, TenantId};
 use rota_sim::observe::Observer;
-use rota_sim::{Costs, CpuId, CpuMask, Device, DeviceId, Guest, Policy, Program, Rng, Simulation, Site};
+use rota_sim::{
+    Costs, CpuId, CpuMask, Device, DeviceId, Guest, Memory, Policy, Program, Rng, Simulation, Site,
+};
 
+pub use interference::{Interference, Pattern};
 pub use programs::Work;
 use replay::Load;
 pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome, WATCHDOG_NS};
@@ -88,6 +104,8 @@ pub struct Scenario {
     pub seed: u64,
     /// What runs.
     pub workloads: Vec<Workload>,
+    /// Who thrashes caches beside that.
+    pub interference: Option<Interference>,
     /// What runs because it was recorded: see [`replay`].
     pub replay: Option<Load>,
 }
@@ -101,6 +119,8 @@ pub struct Workload {
     pub work: Box<dyn Work>,
     /// How much memory each thread works on, in KiB.
     pub working_set_kib: u64,
+    /// How it refers to it, if caches are simulated for it.
+    pub memory: Option<Memory>,
 }
 
 /// A thread of a tenant.
@@ -111,6 +131,8 @@ pub struct Member {
     pub vcpu: Option<u32>,
     /// How much memory it works on, in KiB.
     pub working_set_kib: u64,
+    /// How it refers to it, if caches are simulated for it.
+    pub memory: Option<Memory>,
     /// How the kernel ranks it.
     pub standing: Standing,
     /// What it does.
@@ -152,32 +174,36 @@ impl Scenario {
         let mut site = Around { cpus: self.interrupt_cpus(), attached: 0, simulation };
         let mut members =
             self.replay.as_ref().map_or_else(Vec::new, |replay| replay.members(self.warm_up_ns));
-        let mut guests: BTreeMap<TenantId, (Guest, u64)> = BTreeMap::new();
-        for Workload { tenants, work, working_set_kib } in &self.workloads {
+        let mut guests: BTreeMap<TenantId, (Guest, u64, Option<Memory>)> = BTreeMap::new();
+        for Workload { tenants, work, working_set_kib, memory } in &self.workloads {
             for &tenant in tenants {
                 let Some(guest) = self.guest(tenant, site.simulation.machine.seed()) else {
                     members.extend(work.programs(&mut site).into_iter().map(|program| Member {
                         tenant: Some(tenant),
                         vcpu: None,
                         working_set_kib: *working_set_kib,
+                        memory: *memory,
                         standing: Standing::default(),
                         program,
                     }));
                     continue;
                 };
-                let (guest, largest_kib) = guests.entry(tenant).or_insert((guest, 0));
+                let (guest, largest_kib, busiest) = guests.entry(tenant).or_insert((guest, 0, None));
                 *largest_kib = (*largest_kib).max(*working_set_kib);
+                let both = [*busiest, *memory].into_iter().flatten();
+                *busiest = both.max_by_key(|memory| memory.references_per_us);
                 work.programs(&mut guest.site(&mut site))
                     .into_iter()
                     .for_each(|program| guest.thread(program));
             }
         }
-        for (tenant, (guest, working_set_kib)) in guests {
+        for (tenant, (guest, working_set_kib, memory)) in guests {
             let vcpus = (0..).zip(guest.vcpus());
             members.extend(vcpus.map(|(number, program)| Member {
                 tenant: Some(tenant),
                 vcpu: Some(number),
                 working_set_kib,
+                memory,
                 standing: Standing::default(),
                 program,
             }));

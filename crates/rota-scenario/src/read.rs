@@ -4,17 +4,17 @@ use std::slice;
 
 use rota_model::config::{ConfigErrors, Errors, Source, Table, parse_with, value};
 use rota_model::{Model, TenantId, Topology, quote};
-use rota_sim::{Costs, Distribution};
+use rota_sim::{Costs, Distribution, Memory};
 use toml::de::DeValue;
 
 use super::programs::{KINDS, Keys, Kind};
-use super::{Scenario, Workload};
+use super::{Interference, Pattern, Scenario, Workload};
 
 /// The keys beside those of a configuration.
-const KEYS: [&str; 5] = ["duration", "warm_up", "seed", "costs", "workload"];
+const KEYS: [&str; 6] = ["duration", "warm_up", "seed", "costs", "workload", "interference"];
 
 /// The keys of every workload.
-const WORKLOAD_KEYS: [&str; 3] = ["tenant", "program", "working_set"];
+const WORKLOAD_KEYS: [&str; 5] = ["tenant", "program", "working_set", "references", "overlap"];
 
 /// What a template's name has in the place of a number.
 const INDEX: &str = "{i}";
@@ -26,14 +26,16 @@ struct Rest {
     warm_up_ns: u64,
     seed: u32,
     workloads: Vec<Workload>,
+    interference: Option<Interference>,
 }
 
 pub(super) fn scenario(source: &Source) -> Result<Scenario, ConfigErrors> {
     // Which machine reads this has nothing to do with what is simulated.
     let machine = Topology::default();
     let (model, rest) = parse_with(slice::from_ref(source), &machine, &KEYS, read)?;
-    let Rest { costs, duration_ns, warm_up_ns, seed, workloads } = rest;
-    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed: seed.into(), workloads, replay: None })
+    let Rest { costs, duration_ns, warm_up_ns, seed, workloads, interference } = rest;
+    let seed = seed.into();
+    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed, workloads, interference, replay: None })
 }
 
 fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {
@@ -47,6 +49,7 @@ fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {
             .iter()
             .filter_map(|table| workload(table, model, errors))
             .collect(),
+        interference: interference(root, model, errors),
     }
 }
 
@@ -86,14 +89,63 @@ fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option
     let known = [&WORKLOAD_KEYS, kind.keys].concat();
     table.refuse_unknown(&known, errors);
     let working_set_kib = table.read("working_set", errors, |value| value::whole(value, 0..=u32::MAX));
+    let working_set_kib = working_set_kib.unwrap_or(0);
+    let memory = memory(table, working_set_kib, errors);
     let work = (kind.read)(&Keys { table, known: &known }, errors);
-    Some(Workload { tenants: tenants?, work: work?, working_set_kib: working_set_kib.unwrap_or(0).into() })
+    Some(Workload { tenants: tenants?, work: work?, working_set_kib: working_set_kib.into(), memory })
+}
+
+/// How a working set is referred to, if caches are to be simulated.
+pub(super) fn memory(table: &Table, working_set_kib: u32, errors: &mut Errors) -> Option<Memory> {
+    let references = table.read("references", errors, |value| value::whole(value, 0..=1_000));
+    let overlap = table.read("overlap", errors, |value| value::whole(value, 1..=64));
+    let references_per_us = references.filter(|references| *references > 0)?;
+    if working_set_kib == 0 {
+        let message = "refer to nothing; write how many KiB, e.g. working_set = 2048";
+        errors.push(table.error("references", message));
+        return None;
+    }
+    Some(Memory { working_set_kib, references_per_us, overlap: overlap.unwrap_or(1) })
+}
+
+fn interference(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Interference> {
+    const KNOWN: [&str; 7] =
+        ["pattern", "tenants", "target", "every", "working_set", "references", "overlap"];
+    let table = root.table("interference", "[interference], once", errors)?;
+    table.refuse_unknown(&KNOWN, errors);
+    for (key, mend) in [
+        ("pattern", "\"random\" or \"targeted\""),
+        ("tenants", "how many, e.g. tenants = 30"),
+        ("target", "a tenant's name, e.g. target = \"web\""),
+        ("references", "e.g. references = 50"),
+    ] {
+        table.require(key, &KNOWN, mend, errors);
+    }
+    let pattern = table.read("pattern", errors, |value| match value.as_str() {
+        Some("random") => Ok(Pattern::Random),
+        Some("targeted") => Ok(Pattern::Targeted),
+        _ => Err(format!("{} is no pattern; write \"random\" or \"targeted\"", value::show(value))),
+    });
+    let tenants = table.read("tenants", errors, |value| value::whole(value, 1..=100_000));
+    let target = named(&table, "target", model, errors);
+    let working_set_kib = table.read("working_set", errors, |value| value::whole(value, 0..=u32::MAX));
+    let memory = memory(&table, working_set_kib.unwrap_or(0), errors);
+    let every_ns = table.read("every", errors, some_duration);
+    let seconds = if pattern? == Pattern::Random { 10 } else { 1 };
+    let every_ns = every_ns.unwrap_or(seconds * 1_000_000_000);
+    let target = *target?.first()?;
+    Some(Interference { pattern: pattern?, tenants: tenants?, target, every_ns, memory: memory? })
 }
 
 /// The tenants that are meant; none without a model.
 fn tenants(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<TenantId>> {
     table.require("tenant", &WORKLOAD_KEYS, "a tenant's name, e.g. tenant = \"web\"", errors);
-    table.read("tenant", errors, |value| {
+    named(table, "tenant", model, errors)
+}
+
+/// The tenants that a key names.
+fn named(table: &Table, key: &str, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<TenantId>> {
+    table.read(key, errors, |value| {
         let name = value::text(value, "a tenant's name, e.g. \"web\"")?;
         let Some(model) = model else { return Ok(Vec::new()) };
         let meant = |tenant: &&rota_model::Tenant| is_called(&tenant.name, name);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use anyhow::{Result, bail, ensure};
 use rota_model::{Class, Tenant, TenantId};
 use rota_sim::observe::{Digest, Insane, Lags, Metrics, Sanity, Trace, UnitMetrics};
-use rota_sim::{Contender, CpuId, CpuMask, Home, Simulation, TaskId, TaskSpec, Tenants};
+use rota_sim::{Contender, CpuId, CpuMask, Home, Memory, Simulation, TaskId, TaskSpec, Tenants};
 use rota_twin::apart;
 
 use super::{Member, Scenario};
@@ -96,6 +96,9 @@ const SETTLE_MAX_NS: u64 = 60_000_000_000;
 /// Who waits for longer starves: the kernel's watchdog for sched_ext gives a thread that long at most.
 pub const WATCHDOG_NS: u64 = 30_000_000_000;
 
+/// A tenant's threads, and what they ask of memory.
+type Threads = (TenantId, Vec<TaskId>, Option<Memory>);
+
 type Seen = ((Metrics, Option<Lags>), Sanity, (Digest, Option<Trace>, Option<Recorder>));
 pub(super) type Run = Simulation<Box<dyn Contender>, Seen>;
 
@@ -140,7 +143,10 @@ impl Scenario {
         for home in tenants.homes() {
             run.act(|run| run.policy.appears(&mut run.machine, home));
         }
-        let names = self.populate(&mut run, &mut tenants);
+        let (names, threads) = self.populate(&mut run, &mut tenants);
+        if let Some(interference) = &self.interference {
+            interference.begin(&mut run, threads, self.warm_up_ns);
+        }
         self.settle(&mut run)?;
         run.observer.0.0.begin(&mut run.machine);
         if let Some(lags) = &mut run.observer.0.1 {
@@ -171,12 +177,12 @@ impl Scenario {
         (sharers(tenants).count() > 1).then_some(lags)
     }
 
-    /// Starts every thread, and returns their names.
-    fn populate(&self, run: &mut Run, tenants: &mut Tenants) -> Vec<String> {
+    /// Starts every thread, and returns their names, and whose they are.
+    fn populate(&self, run: &mut Run, tenants: &mut Tenants) -> (Vec<String>, Vec<Threads>) {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut threads: BTreeMap<TenantId, BTreeMap<u32, i32>> = BTreeMap::new();
-        let mut names = Vec::new();
-        for Member { tenant: id, vcpu, working_set_kib, standing, program } in self.members(run) {
+        let (mut names, mut all) = (Vec::new(), BTreeMap::<TenantId, Threads>::new());
+        for Member { tenant: id, vcpu, working_set_kib, memory, standing, program } in self.members(run) {
             let tenant = id.map(|id| &self.model.tenants[id as usize]);
             let name = tenant.map_or(Tenant::SYSTEM, |tenant| &tenant.name);
             let spec = match (name, vcpu) {
@@ -190,14 +196,18 @@ impl Scenario {
             let own = standing.affinity.map(Rc::new);
             let confines = run.policy.confines() || self.replay.is_some();
             let affinity = own.or_else(|| Some(self.confined(tenant?, vcpu)).filter(|_| !confines));
-            run.spawn(TaskSpec {
+            let task = run.spawn(TaskSpec {
                 working_set_kib,
+                memory,
                 affinity,
                 kernel_thread: standing.kernel_thread,
                 realtime: standing.realtime,
                 weight: standing.weight,
                 ..spec
             });
+            if let Some(id) = id {
+                all.entry(id).or_insert((id, Vec::new(), memory)).1.push(task);
+            }
             let number = counts.entry(name).or_default();
             let program = self.replay.as_ref().map_or("", |replay| replay.name(names.len()));
             names.push([name, "/", &number.to_string(), " ", program].concat().trim_end().to_owned());
@@ -207,7 +217,7 @@ impl Scenario {
             let home = tenants.home(&self.model.tenants[id as usize].name);
             run.act(|run| run.policy.vcpu_threads(&mut run.machine, home, threads));
         }
-        names
+        (names, all.into_values().collect())
     }
 
     /// The CPUs of a thread, where only its affinity keeps it there.

@@ -159,7 +159,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         if moved {
             task.overhead_ns += costs.migration_ns;
         }
-        if moved || target.last_task != Some(next) {
+        if (moved || target.last_task != Some(next)) && task.cached.is_none() {
             task.overhead_ns += costs.refill_ns_per_kib * task.working_set_kib;
         }
         task.ran_on = Some(cpu);

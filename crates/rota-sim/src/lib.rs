@@ -6,6 +6,7 @@
 //! **Invariant:** no clock, no I/O, and no order that depends on an address or a hash: the same seed gives the same
 //! events everywhere.
 
+mod caches;
 mod change;
 mod contender;
 mod costs;
@@ -28,6 +29,7 @@ mod task;
 mod tenants;
 mod thread;
 
+pub use caches::{CacheCounters, Memory, PRIVATE_KIB, SHARED_KIB};
 pub use contender::Contender;
 pub use costs::Costs;
 pub use distribution::Distribution;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use rota_model::{Cause, Topology};
 
+use crate::caches::{CacheCounters, Caches, Memory};
 use crate::costs::Costs;
 use crate::event::{EventQueue, Slot};
 use crate::ids::{CpuId, DeviceId, TaskId};
@@ -84,6 +85,8 @@ pub struct Machine {
     /// What wakes tasks now.
     pub(crate) cause: Cause,
     pub(crate) everywhere: Rc<CpuMask>,
+    /// Once a task has a working set that is simulated.
+    pub(crate) caches: Option<Box<Caches>>,
     topology: Topology,
     rng: Rng,
 }
@@ -106,6 +109,7 @@ impl Machine {
             seed,
             cause: Cause::Outside,
             everywhere: Rc::new(CpuMask::of(nr_cpus, present.iter().copied())),
+            caches: None,
             topology,
             rng: Rng::new(seed, u64::MAX),
         };
@@ -298,6 +302,7 @@ impl Machine {
 
     /// Counts the time of the task that runs on `cpu` up to now: costs first, then its own progress.
     pub fn settle(&mut self, cpu: CpuId) {
+        let number = cpu;
         let cpu = &mut self.cpus[cpu.index()];
         let Some(ran_ns) = self.now_ns.checked_sub(cpu.settled_ns).filter(|&ran_ns| ran_ns > 0) else {
             return;
@@ -308,7 +313,39 @@ impl Machine {
         task.used_ns += ran_ns;
         let paid_ns = ran_ns.min(task.overhead_ns);
         task.overhead_ns -= paid_ns;
-        task.remaining_ns = task.remaining_ns.saturating_sub(ran_ns - paid_ns);
+        let mut done_ns = ran_ns - paid_ns;
+        if let (Some(caches), Some(thread)) = (&mut self.caches, task.cached) {
+            done_ns = caches.advance(thread, number, self.now_ns, done_ns);
+        }
+        task.remaining_ns = task.remaining_ns.saturating_sub(done_ns);
+    }
+
+    /// What a task's computing asks of memory from now on. What it had in caches is of no use to it then.
+    pub fn set_memory(&mut self, task: TaskId, memory: Memory) {
+        let Task { state, cpu, cached, .. } = self.tasks[task.index()];
+        if state == State::Running {
+            self.settle(cpu);
+        }
+        let topology = &self.topology;
+        let caches = self.caches.get_or_insert_with(|| Box::new(Caches::new(topology)));
+        match cached {
+            Some(thread) => caches.change(thread, memory),
+            None => self.tasks[task.index()].cached = Some(caches.add(memory)),
+        }
+        if state == State::Running {
+            self.arm_end(cpu);
+        }
+    }
+
+    /// What counters say of a task; none if its working set is not simulated. As of when its CPU was settled last.
+    pub fn cache_counters(&self, task: TaskId) -> Option<CacheCounters> {
+        Some(self.caches.as_ref()?.counters(self.tasks[task.index()].cached?))
+    }
+
+    /// What a task has of the last-level cache of a CPU's domain, in bytes.
+    pub fn cached_bytes(&self, task: TaskId, cpu: CpuId) -> u64 {
+        let cached = self.caches.as_ref().zip(self.tasks[task.index()].cached);
+        cached.map_or(0, |(caches, thread)| caches.shared_bytes(thread, cpu))
     }
 
     /// Something other than a task has `cpu` for a while from now on.
@@ -321,9 +358,14 @@ impl Machine {
 
     /// Sets or calls off the end of what runs on `cpu`.
     pub(crate) fn arm_end(&mut self, cpu: CpuId) {
+        let number = cpu;
         let cpu = &self.cpus[cpu.index()];
         let task = cpu.current.map(|task| &self.tasks[task.index()]);
-        match task.map(|task| task.remaining_ns.checked_add(task.overhead_ns + cpu.settled_ns)) {
+        let mut remaining_ns = task.map_or(0, |task| task.remaining_ns);
+        if let (Some(caches), Some(thread)) = (&mut self.caches, task.and_then(|task| task.cached)) {
+            remaining_ns = caches.stretched(thread, number, self.now_ns, remaining_ns);
+        }
+        match task.map(|task| remaining_ns.checked_add(task.overhead_ns + cpu.settled_ns)) {
             Some(Some(end_ns)) => {
                 if self.events.time_of(cpu.end) != Some(end_ns) {
                     self.events.set(cpu.end, end_ns);

@@ -59,6 +59,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             queued_ns: 0,
             used_ns: 0,
             working_set_kib: spec.working_set_kib,
+            cached: None,
             program: Some(spec.program),
             rng: Rng::new(self.machine.seed, u64::from(id.0)),
             asked_ns: 0,
@@ -71,6 +72,9 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             waits: false,
             blocks_for: None,
         });
+        if let Some(memory) = spec.memory {
+            self.machine.set_memory(id, memory);
+        }
         self.observer.observe(&self.machine, Event::Born(id));
         if spec.realtime.is_none() {
             self.policy.task_new(&mut self.machine, id);
@@ -232,7 +236,10 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         self.block(cpu, id, None);
         let task = &mut self.machine.tasks[id.index()];
         task.state = State::Dead;
-        let alarm = task.alarm;
+        let (alarm, cached) = (task.alarm, task.cached);
+        if let (Some(caches), Some(thread)) = (&mut self.machine.caches, cached) {
+            caches.leave(thread);
+        }
         self.machine.events.remove(alarm);
         if self.machine.task(id).realtime.is_none() {
             self.policy.task_dead(&mut self.machine, id);

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::caches::Memory;
 use crate::event::Slot;
 use crate::ids::{CpuId, UnitId};
 use crate::mask::CpuMask;
@@ -51,6 +52,8 @@ pub struct TaskSpec {
     pub weight: u32,
     /// How much memory it works on, in KiB: see [`crate::Costs::refill_ns_per_kib`].
     pub working_set_kib: u64,
+    /// How it refers to what it works on, if caches are to be simulated for it; nothing is refilled at once then.
+    pub memory: Option<Memory>,
     /// What it does.
     pub program: Box<dyn Program>,
 }
@@ -67,6 +70,7 @@ impl TaskSpec {
             realtime: None,
             weight: 100,
             working_set_kib: 0,
+            memory: None,
             program: program.into(),
         }
     }
@@ -118,6 +122,8 @@ pub struct Task {
     /// CPU time received, costs included, in ns; up to date when its CPU was settled last.
     pub used_ns: u64,
     pub(crate) working_set_kib: u64,
+    /// Its number in the machine's caches.
+    pub(crate) cached: Option<u32>,
     pub(crate) program: Option<Box<dyn Program>>,
     pub(crate) rng: Rng,
     /// What the present step asked for, and what is left of it.

@@ -107,6 +107,7 @@ pub fn scenario(recording: &Recording, cpus: Option<u32>) -> Result<Scenario> {
         warm_up_ns: WARM_UP_NS,
         seed: 1,
         workloads: Vec::new(),
+        interference: None,
         replay: Some(load),
     })
 }
@@ -119,6 +120,7 @@ impl Load {
             tenant: thread.tenant,
             vcpu: thread.vcpu,
             working_set_kib: 0,
+            memory: None,
             standing: thread.standing.clone(),
             program: Box::new(Replayed::new(
                 number,

@@ -2,6 +2,7 @@
 
 mod fair;
 mod fairness;
+mod interference;
 mod policies;
 mod replay;
 mod scenario;

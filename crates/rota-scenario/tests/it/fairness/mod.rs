@@ -2,5 +2,5 @@
 
 mod bound;
 mod compare;
-mod scenarios;
+pub mod scenarios;
 mod waits;
