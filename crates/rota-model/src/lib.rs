@@ -15,7 +15,7 @@ pub use cause::Cause;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
 pub use tenant::{Cgroup, Class, Match, Reservation, Tenant, TenantId};
-pub use topology::{Costs, CpuPlace, Host, Placement, Spare, Topology};
+pub use topology::{Costs, CpuPlace, Host, Interference, Placement, Spare, Topology};
 
 /// Tenants and the host that carries them: all that the planner is told.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -88,6 +88,18 @@ pub enum Placement {
     BestFit,
 }
 
+/// What is done about tenants that disturb each other in caches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interference {
+    /// Nothing.
+    #[default]
+    Off,
+    /// vCPUs that are promised the same change places at random, again and again.
+    Random,
+    /// Those that fill caches are spread over cache domains, then over CPUs.
+    Measured,
+}
+
 /// The machine to plan for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
@@ -109,6 +121,8 @@ pub struct Host {
     pub costs: Costs,
     /// What is kept ready for tenants to come, as far as there is room.
     pub spares: Vec<Spare>,
+    /// Which of the tables that promise the same is used.
+    pub interference: Interference,
 }
 
 /// Slots that are planned before anybody wants them: whoever comes and is content with them needs no plan. Until then

@@ -75,6 +75,7 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
                 placement: Placement::WorstFit,
                 costs: Costs::DEFAULT,
                 spares: Vec::new(),
+                interference: rota_model::Interference::Off,
             };
             if !defaults {
                 let [(slot_min, slot_min_ns), (switch, switch_ns), (migration, migration_ns)] = times;

@@ -7,14 +7,17 @@ use super::Ground;
 use super::error::Errors;
 use super::table::Table;
 use super::value;
-use crate::{Costs, CpuPlace, CpuSet, Host, Placement, Reservation, Spare, Tenant, Topology, quote};
+use crate::{
+    Costs, CpuPlace, CpuSet, Host, Interference, Placement, Reservation, Spare, Tenant, Topology, quote,
+};
 
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 14] = [
     "cpus",
     "housekeeping",
     "floor",
     "slot_min",
     "placement",
+    "interference",
     "switch_cost",
     "migration_cost",
     "spares",
@@ -40,6 +43,7 @@ pub(super) fn read(table: &Table, ground: &Ground, errors: &mut Errors) -> Optio
     let floor_ppb = table.read("floor", errors, value::floor).unwrap_or(Host::FLOOR_PPB);
     let slot_min_ns = table.read("slot_min", errors, slot_min).unwrap_or(Host::SLOT_MIN_NS);
     let placement = table.read("placement", errors, placement).unwrap_or_default();
+    let interference = table.read("interference", errors, interference).unwrap_or_default();
     let costs = Costs {
         switch_ns: table.read("switch_cost", errors, cost).unwrap_or(Costs::DEFAULT.switch_ns),
         migration_ns: table.read("migration_cost", errors, cost).unwrap_or(Costs::DEFAULT.migration_ns),
@@ -66,7 +70,17 @@ pub(super) fn read(table: &Table, ground: &Ground, errors: &mut Errors) -> Optio
         errors.push(table.error("housekeeping", message));
     }
     let spares = table.tables("spares", errors).iter().filter_map(|entry| spare(entry, errors)).collect();
-    Some(Host { cpus, housekeeping, topology, floor_ppb, slot_min_ns, placement, costs, spares })
+    Some(Host {
+        cpus,
+        housekeeping,
+        topology,
+        floor_ppb,
+        slot_min_ns,
+        placement,
+        costs,
+        spares,
+        interference,
+    })
 }
 
 /// Whether this machine has the host's CPUs, and one that is online is left for tenants.
@@ -146,6 +160,16 @@ fn placement(value: &DeValue) -> Result<Placement, String> {
         "worst-fit" => Ok(Placement::WorstFit),
         "best-fit" => Ok(Placement::BestFit),
         other => Err(format!("{} is no placement; write {MEND}", quote(other))),
+    }
+}
+
+fn interference(value: &DeValue) -> Result<Interference, String> {
+    const MEND: &str = "\"off\", \"random\" or \"measured\"";
+    match value::text(value, MEND)? {
+        "off" => Ok(Interference::Off),
+        "random" => Ok(Interference::Random),
+        "measured" => Ok(Interference::Measured),
+        other => Err(format!("{} is nothing that can be done; write {MEND}", quote(other))),
     }
 }
 

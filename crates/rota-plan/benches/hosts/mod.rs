@@ -16,6 +16,7 @@ pub fn host(cpus: u32, housekeeping: u32) -> Host {
         placement: Placement::WorstFit,
         costs: Costs::default(),
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     }
 }
 

@@ -25,6 +25,7 @@ fn machine(cpus: u32, floor_ppb: u32) -> Host {
         placement: Placement::WorstFit,
         costs: Costs::default(),
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     }
 }
 

@@ -24,6 +24,7 @@ pub fn host(cpus: &str, housekeeping: &str) -> Host {
         placement: Placement::WorstFit,
         costs: Costs::default(),
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     }
 }
 

@@ -90,6 +90,7 @@ fn to_model(random: &Host) -> Model {
         placement: Placement::WorstFit,
         costs: Costs { switch_ns: random.switch_ns, migration_ns: 0 },
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
         ..host(&format!("0-{}", random.cpus - 1), "")
     };
     model(machine, tenants)

@@ -92,6 +92,7 @@ fn machine(random: &mut Random) -> Host {
         placement: random.choose(&[Placement::WorstFit, Placement::WorstFit, Placement::BestFit]),
         costs,
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     }
 }
 

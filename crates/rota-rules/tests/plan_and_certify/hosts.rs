@@ -66,6 +66,7 @@ pub fn models() -> impl Strategy<Value = Model> {
                 placement: Placement::WorstFit,
                 costs: Costs { switch_ns, migration_ns: 0 },
                 spares,
+                interference: rota_model::Interference::Off,
             };
             Model { host, tenants }
         })

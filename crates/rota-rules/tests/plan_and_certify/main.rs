@@ -203,6 +203,7 @@ fn what_is_free_on_a_hundred_cpus_is_gathered() {
         placement: Placement::WorstFit,
         costs: Costs::default(),
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     };
     let planned = |affinity: &dyn Fn(u32) -> Option<CpuSet>| {
         let tenant = |number| Tenant {
@@ -247,6 +248,7 @@ fn the_thesis_host_has_a_small_table() {
         placement: Placement::WorstFit,
         costs: Costs::default(),
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     };
     for latency_ms in [1, 30, 60, 100] {
         let quarter = Tenant {

@@ -114,6 +114,7 @@ impl Tenants {
             placement: Placement::WorstFit,
             costs: Costs { switch_ns: SWITCH_NS, migration_ns: 0 },
             spares: Vec::new(),
+            interference: rota_model::Interference::Off,
         };
         let mut tenants = Tenants {
             host,

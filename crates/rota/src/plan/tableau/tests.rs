@@ -115,6 +115,7 @@ fn host(cpus: &str) -> Host {
         placement: Placement::WorstFit,
         costs: Costs::default(),
         spares: Vec::new(),
+        interference: rota_model::Interference::Off,
     }
 }
 
