@@ -9,11 +9,14 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 
 use anyhow::Result;
-use rota_model::Model;
+use rota_model::{Cgroup, Model};
+use rota_plan::Seat;
 use rota_sched::Installed;
 
 use crate::accounts::{Accounts, Reading, absent};
 use crate::background::Spread;
+use crate::interference::spread::Pair;
+use crate::interference::{Due, Neighbours, ThreadCount};
 use crate::life::{Action, Event, Life};
 use crate::status::Status;
 
@@ -41,6 +44,8 @@ pub enum Command {
 pub enum Chore {
     /// Read the scheduler's counters, and answer with [`Driver::counted`].
     Count,
+    /// Read what each thread fetches from memory, and answer with [`Driver::misses_counted`].
+    CountMisses,
     /// Have the scheduler look again at threads that waited as tenants changed.
     LookAgain,
     /// Look for running VMs.
@@ -83,6 +88,7 @@ pub struct Driver {
     life: Life,
     accounts: Accounts,
     spread: Spread,
+    neighbours: Neighbours,
     /// Each with the time when it is due next.
     jobs: Vec<(Job, u64)>,
     /// When the configuration is to be read, after an edit.
@@ -102,6 +108,7 @@ impl Driver {
             life: Life::new(now_ns, model),
             accounts: Accounts::default(),
             spread: Spread::default(),
+            neighbours: Neighbours::new(now_ns),
             jobs: jobs.iter().map(|job| (*job, now_ns + job.period_ns)).collect(),
             configure_ns: None,
             events: VecDeque::from([Event::Tick]),
@@ -126,7 +133,12 @@ impl Driver {
             return 0;
         }
         let jobs = self.jobs.iter().map(|(_, due_ns)| *due_ns);
-        jobs.chain(self.life.deadline_ns()).chain(self.configure_ns).min().unwrap_or(u64::MAX)
+        let neighbours_ns = self.neighbours.due_ns(self.life.model().host.interference);
+        jobs.chain([neighbours_ns])
+            .chain(self.life.deadline_ns())
+            .chain(self.configure_ns)
+            .min()
+            .unwrap_or(u64::MAX)
     }
 
     /// Something has happened.
@@ -186,9 +198,74 @@ impl Driver {
             self.commands.extend(job.chores.iter().copied().map(Command::Do));
             return true;
         }
+        match self.neighbours.due(now_ns, self.life.model().host.interference) {
+            Some(Due::Count) => self.commands.push_back(Command::Do(Chore::CountMisses)),
+            Some(Due::Shuffle) => self.shuffle(now_ns),
+            None => {}
+        }
+        if !self.commands.is_empty() {
+            return true;
+        }
         let is_edited = self.configure_ns.take_if(|due_ns| *due_ns <= now_ns).is_some();
         self.commands.extend(is_edited.then_some(Command::Do(Chore::Configure)));
         is_edited
+    }
+
+    /// vCPUs change places at random.
+    fn shuffle(&mut self, now_ns: u64) {
+        let pairs = self.neighbours.shuffle(&self.life.seats());
+        self.exchange(now_ns, &pairs, "at random");
+    }
+
+    fn exchange(&mut self, now_ns: u64, pairs: &[Pair], why: &str) {
+        if pairs.is_empty() || !self.is_settled() {
+            return;
+        }
+        let (actions, moved) = self.life.exchange(pairs);
+        let said = self.neighbours.moved(now_ns, pairs, moved, why);
+        let said = said.map(Action::Say).into_iter();
+        self.commands.extend(said.chain(actions).map(Command::Act));
+    }
+
+    /// What was counted, for [`Chore::CountMisses`]; or why nothing can be counted.
+    pub fn misses_counted(&mut self, now_ns: u64, outcome: Result<Vec<ThreadCount>, String>) {
+        let threads = match outcome {
+            Ok(threads) => threads,
+            Err(reason) => {
+                let said = self.neighbours.without_counters(&reason);
+                self.commands.extend(said.map(Action::Say).map(Command::Act));
+                return;
+            }
+        };
+        let counted = self.life.by_vcpu(&threads);
+        self.neighbours.counted(now_ns, &counted);
+        self.relieve(now_ns);
+    }
+
+    /// In place of counters, for one who knows: what threads fetch, or would fetch, in a millisecond.
+    pub fn misses_known(&mut self, now_ns: u64, threads: Vec<ThreadCount>) {
+        let counted = self.life.by_vcpu(&threads);
+        let pressure = counted.into_iter().map(|(vcpu, counted)| (vcpu, counted.misses)).collect();
+        self.neighbours.known(now_ns, pressure);
+        self.relieve(now_ns);
+    }
+
+    /// Those that fill caches are spread, if that is worth it.
+    fn relieve(&mut self, now_ns: u64) {
+        let (seats, topology) = (self.life.seats(), &self.life.model().host.topology);
+        let pairs = self.neighbours.spread(&seats, topology);
+        let why = self.neighbours.why(&seats, topology);
+        self.exchange(now_ns, &pairs, &why);
+    }
+
+    /// Where vCPUs have their slots in the newest table.
+    pub fn seats(&self) -> Vec<Seat> {
+        self.life.seats()
+    }
+
+    /// The cgroups and vCPU threads of those that have a reservation: what is to be counted.
+    pub fn reserved(&self) -> Vec<(&Cgroup, Vec<i32>)> {
+        self.life.reserved()
     }
 
     /// The new ring of background threads, if it differs enough from the one in force.
@@ -217,6 +294,10 @@ impl Driver {
             tenants,
             cpus: self.accounts.cpus(),
             spares: self.life.spares(),
+            interference: {
+                let host = &self.life.model().host;
+                self.neighbours.status(now_ns, host.interference, &self.life.seats(), &host.topology)
+            },
         }
     }
 }

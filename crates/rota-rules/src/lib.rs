@@ -11,6 +11,7 @@ pub mod background;
 mod capacity;
 mod driver;
 mod enactor;
+pub mod interference;
 pub mod life;
 pub mod measures;
 pub mod planning;

@@ -13,6 +13,7 @@
 
 mod admission;
 mod event;
+mod exchange;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -50,6 +51,8 @@ struct Table {
     host: Option<Host>,
     /// Once it is published.
     adopted_at_ns: Option<u64>,
+    /// It differs from the one before in nothing but who is where.
+    is_exchange: bool,
 }
 
 /// A tenant that is here, or was until just now.
@@ -113,6 +116,8 @@ pub struct Life {
     next: Option<Table>,
     /// When the next plan is due, if something has changed.
     due_ns: Option<u64>,
+    /// The newest plan is in no table, since the kernel did not take that.
+    is_unpublished: bool,
 }
 
 impl Life {
@@ -127,6 +132,7 @@ impl Life {
             in_force: Table::default(),
             next: None,
             due_ns: None,
+            is_unpublished: false,
         };
         if let Some(system) = system {
             life.enter(SYSTEM, now_ns, system, None);
@@ -203,6 +209,7 @@ impl Life {
             Event::NotInstalled { reason, retry_at_ns } => {
                 said.push(format!("the table could not be installed, the one in force stays: {reason}"));
                 self.next = None;
+                self.is_unpublished = true;
                 self.due_ns = Some(retry_at_ns);
             }
             Event::Tick => {}
@@ -335,6 +342,10 @@ impl Life {
         else {
             return;
         };
+        if next.is_exchange {
+            self.in_force = next;
+            return;
+        }
         said.push(format!(
             "table {} in force: {} vCPUs of {} tenants on {} CPUs, {:.3} ms long",
             next.generation,
@@ -388,8 +399,8 @@ impl Life {
             .collect();
         let admission = Admission::decide(host, &mut self.proposer, granted, &wishes);
 
-        let changed =
-            admission.grants != self.in_force.grants || (!same_host && !admission.grants.is_empty());
+        let is_other = !same_host || std::mem::take(&mut self.is_unpublished);
+        let changed = admission.grants != self.in_force.grants || (is_other && !admission.grants.is_empty());
         let proposal = match admission.proposal {
             _ if !changed => None,
             Some(proposal) => Some(proposal),
@@ -412,6 +423,7 @@ impl Life {
             grants,
             host: Some(host),
             adopted_at_ns: None,
+            is_exchange: false,
         });
         Some(proposal.table)
     }

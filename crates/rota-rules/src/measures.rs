@@ -2,7 +2,7 @@
 //! test holds the keys of `rota status --json` against it. A new figure is a field of the status and an entry here.
 
 use crate::profile::BySpent;
-use crate::status::{ByCause, CpuStatus, TenantStatus};
+use crate::status::{ByCause, CpuStatus, InterferenceStatus, PlacePressure, TenantStatus};
 
 /// Whether a figure goes up and down, or only up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,6 +230,42 @@ pub const CPU: &[Measure<CpuStatus>] = &[
     ),
 ];
 
+/// Of what is done about cache interference, if anything is.
+pub const INTERFERENCE: &[Measure<InterferenceStatus>] = &[
+    measure!(
+        Counter,
+        "interference_exchanges",
+        "exchanges",
+        number,
+        "Tables that differed from the one before in who is where, and in nothing else",
+        |all| Value::One(all.exchanges as f64)
+    ),
+    measure!(Counter, "interference_moves", "moves", number, "vCPUs that changed places by that", |all| {
+        Value::One(all.moves as f64)
+    }),
+    measure!(
+        Counter,
+        "interference_alarms",
+        "alarms",
+        number,
+        "Times that a vCPU was found to have begun to fill caches",
+        |all| Value::One(all.alarms as f64)
+    ),
+    measure!(Gauge, "interference_hungry_vcpus", "hungry", number, "vCPUs that fill caches now", |all| {
+        Value::One(f64::from(all.hungry))
+    }),
+];
+
+/// Of each CPU with reservations, if something is done about cache interference.
+pub const PRESSURE: &[Measure<PlacePressure>] = &[measure!(
+    Gauge,
+    "cpu_fetched_lines",
+    "lines_per_ms",
+    number,
+    "Cache lines that the vCPUs which fill caches fetch there in a millisecond",
+    |place| Value::One(place.lines_per_ms as f64)
+)];
+
 impl<T> Measure<T> {
     /// Its name in Prometheus.
     pub fn full_name(&self) -> String {
@@ -259,7 +295,7 @@ mod tests {
 
     fn rows<T>(of: &str, measures: &[Measure<T>]) -> String {
         let row = |measure: &Measure<T>| {
-            format!("| `{}` | `{of}[].{}` | {} |\n", measure.full_name(), measure.key, measure.help)
+            format!("| `{}` | `{of}.{}` | {} |\n", measure.full_name(), measure.key, measure.help)
         };
         measures.iter().map(row).collect()
     }
@@ -267,7 +303,11 @@ mod tests {
     #[test]
     fn the_page_of_metrics_is_the_table() {
         let page = include_str!("../../../docs/METRICS.md");
-        for rows in [rows("tenants", TENANT), rows("cpus", CPU)] {
+        for rows in [
+            rows("tenants[]", TENANT),
+            rows("cpus[]", CPU),
+            rows("interference", INTERFERENCE) + &rows("interference.cpus[]", PRESSURE),
+        ] {
             assert!(
                 page.contains(&format!("| --- | --- | --- |\n{rows}\n")),
                 "docs/METRICS.md wants\n{rows}"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rota_model::{Costs, CpuSet, Host, Model, Reservation, Tenant, TenantId};
-use rota_plan::{Change, Edits, Infeasible, Options, Plan, Planner};
+use rota_plan::{Change, Edits, Infeasible, Options, Plan, Planner, Seat, VcpuKey};
 use rota_table::{
     Certified, CpuSource, EncodeError, Promise, SlotSource, TableSource, VcpuSource, Violation, certify,
     encode,
@@ -76,14 +76,43 @@ impl Proposer {
         };
         let change = planner.update(edits(&planner.model().tenants, grants))?;
         let change = change.and(&planner.restock());
-        let (model, plan) = (planner.model(), planner.plan());
-        let ids: Vec<TenantId> = (0..).take(model.tenants.len()).collect();
-        let bytes = encode(&source(&plan, &ids, host.costs))?;
-        let table = certify(bytes, &promises(model, &ids), host.costs)?;
-        let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
-        let (length_ns, vcpus, spares) = (plan.table_length_ns, plan.vcpus.len(), plan.spares);
-        Ok(Proposal { table, length_ns, vcpus, cpus, spares, change })
+        proposal(planner, change)
     }
+
+    /// Where vCPUs are in the newest plan.
+    pub fn seats(&self) -> Vec<Seat> {
+        self.planner.as_ref().map(Planner::seats).unwrap_or_default()
+    }
+
+    /// Has pairs of vCPUs change places, as far as they are interchangeable, and says how many have moved. Nothing if
+    /// nobody has, or nothing is planned for this host.
+    ///
+    /// # Errors
+    /// If the table that comes of it is none; see [`Refusal`].
+    pub fn swap(
+        &mut self,
+        host: &Host,
+        pairs: &[(VcpuKey, VcpuKey)],
+    ) -> Option<Result<(Proposal, u64), Refusal>> {
+        let planner = self.planner.as_mut().filter(|planner| planner.model().host == *host)?;
+        let before = planner.seats();
+        let changes = pairs.iter().filter_map(|&(one, other)| planner.swap(one, other).ok());
+        let change = changes.reduce(|one, other| one.and(&other))?;
+        let moved = planner.seats().iter().zip(&before).filter(|(now, before)| now != before).count();
+        (moved > 0).then(|| Ok((proposal(planner, change)?, moved as u64)))
+    }
+}
+
+/// The plan as a table.
+fn proposal(planner: &Planner, change: Change) -> Result<Proposal, Refusal> {
+    let host = &planner.model().host;
+    let (model, plan) = (planner.model(), planner.plan());
+    let ids: Vec<TenantId> = (0..).take(model.tenants.len()).collect();
+    let bytes = encode(&source(&plan, &ids, host.costs))?;
+    let table = certify(bytes, &promises(model, &ids), host.costs)?;
+    let cpus = plan.cpus.iter().filter(|cpu| !cpu.slots.is_empty()).count();
+    let (length_ns, vcpus, spares) = (plan.table_length_ns, plan.vcpus.len(), plan.spares);
+    Ok(Proposal { table, length_ns, vcpus, cpus, spares, change })
 }
 
 /// What makes `grants` of the tenants that are planned, whose numbers are their places.

@@ -30,6 +30,45 @@ pub struct Status {
     /// What is prepared for who comes next, as far as the table in force has room for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<SpareStatus>,
+    /// What is done about cache interference; nothing with `interference = "off"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interference: Option<InterferenceStatus>,
+}
+
+/// What is done about cache interference, and why.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InterferenceStatus {
+    /// `random` or `measured`: what is done, which is `random` without counters.
+    pub strategy: String,
+    /// Why there are no counters, if some are wanted.
+    pub no_counters: Option<String>,
+    /// Tables that differed from the one before in who is where, and in nothing else.
+    pub exchanges: u64,
+    /// vCPUs that changed places by that.
+    pub moves: u64,
+    /// How often a vCPU was found to have begun to fill caches.
+    pub alarms: u64,
+    /// How many vCPUs fill caches now.
+    pub hungry: u32,
+    /// What was moved last, and why.
+    pub last: Option<String>,
+    /// How long ago that was, in seconds.
+    pub last_s: Option<f64>,
+    /// What the vCPUs that fill caches fetch on each CPU with reservations.
+    pub cpus: Vec<PlacePressure>,
+}
+
+/// A CPU, and what is fetched from memory there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlacePressure {
+    /// Its number.
+    pub cpu: u32,
+    /// Its last-level cache.
+    pub domain: u32,
+    /// Its socket.
+    pub socket: u32,
+    /// Lines of a cache, in a millisecond.
+    pub lines_per_ms: u64,
 }
 
 /// One kind of `[host] spares`.

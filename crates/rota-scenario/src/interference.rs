@@ -1,4 +1,4 @@
-//! Tenants that begin and cease to thrash caches while a scenario runs: the two patterns of Vanga's thesis, section 7.1.
+//! Tenants that begin and cease to thrash caches while a scenario runs: the two patterns of Vanga's thesis (7.1).
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -223,6 +223,10 @@ impl Caches {
         self.private.iter_mut().chain(&mut self.shared).for_each(|cache| cache.forget(thread));
     }
 
+    pub fn memory(&self, thread: u32) -> Memory {
+        self.threads[thread as usize].memory
+    }
+
     pub fn counters(&self, thread: u32) -> CacheCounters {
         let [references, misses] = self.threads[thread as usize].counted.map(|parts| parts >> FRACTION);
         CacheCounters { references, misses }

@@ -337,6 +337,11 @@ impl Machine {
         }
     }
 
+    /// What a task's computing asks of memory, if its working set is simulated.
+    pub fn memory(&self, task: TaskId) -> Option<Memory> {
+        Some(self.caches.as_ref()?.memory(self.tasks[task.index()].cached?))
+    }
+
     /// What counters say of a task; none if its working set is not simulated. As of when its CPU was settled last.
     pub fn cache_counters(&self, task: TaskId) -> Option<CacheCounters> {
         Some(self.caches.as_ref()?.counters(self.tasks[task.index()].cached?))

@@ -23,6 +23,7 @@ use rota_sched::Scheduler;
 
 use crate::installer::Installer;
 use crate::log::say;
+use crate::misses::Misses;
 use crate::server::{Server, ask};
 use crate::service::Service;
 use crate::{metrics, socket, sources};
@@ -252,6 +253,7 @@ struct Session<'a, S> {
     server: &'a Server,
     scheduler: S,
     driver: Driver,
+    misses: Misses,
     discovery: Discovery,
     watch: sources::Watch,
     sources: Vec<Source>,
@@ -294,6 +296,7 @@ impl<'a, S: Installer> Session<'a, S> {
             server,
             scheduler,
             driver,
+            misses: Misses::default(),
             discovery,
             watch,
             sources,
@@ -407,6 +410,7 @@ impl<'a, S: Installer> Session<'a, S> {
     fn do_chore(&mut self, chore: Chore) {
         match chore {
             Chore::Count => self.count(),
+            Chore::CountMisses => self.count_misses(),
             Chore::LookAgain => {
                 or_say("waiting threads are not looked at again", self.scheduler.look_again())
             }
@@ -433,6 +437,13 @@ impl<'a, S: Installer> Session<'a, S> {
             Ok(reading) => self.driver.counted(reading),
             Err(error) => say(&format!("the scheduler's counters cannot be read: {error:#}")),
         }
+    }
+
+    /// What those with reservations fetch from memory.
+    fn count_misses(&mut self) {
+        let cpus: Vec<u32> = self.driver.model().host.tenant_cpus().iter().collect();
+        let outcome = self.misses.read(&self.driver.reserved(), &cpus, &self.machine.cgroup_root);
+        self.driver.misses_counted(now_ns(), outcome);
     }
 
     /// Tells the rules who came and who went.

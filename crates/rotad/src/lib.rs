@@ -11,6 +11,7 @@ mod daemon;
 mod installer;
 mod log;
 pub mod metrics;
+mod misses;
 mod preview;
 pub mod server;
 mod service;

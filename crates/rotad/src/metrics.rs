@@ -20,7 +20,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use rota_rules::measures::{self, Kind, Measure, Value};
-use rota_rules::status::{Status, TenantStatus};
+use rota_rules::status::{InterferenceStatus, Status, TenantStatus};
 
 use crate::server::Seat;
 use crate::socket::{Patient, left, listen_at, write_all};
@@ -202,8 +202,23 @@ impl Collector for Metrics {
         for measure in measures::CPU {
             family(&mut encoder, measure, &cpus)?;
         }
-        Ok(())
+        self.0.interference.as_ref().map_or(Ok(()), |status| interference(&mut encoder, status))
     }
+}
+
+/// What is done about cache interference, and what is fetched on each CPU.
+fn interference(encoder: &mut DescriptorEncoder, status: &InterferenceStatus) -> fmt::Result {
+    for measure in measures::INTERFERENCE {
+        family(encoder, measure, &[(status, vec![("strategy", status.strategy.as_str())])])?;
+    }
+    let names =
+        status.cpus.iter().map(|place| [place.cpu, place.domain, place.socket].map(|n| n.to_string()));
+    let names: Vec<[String; 3]> = names.collect();
+    let labels = names.iter().map(|[cpu, domain, socket]| {
+        vec![("cpu", cpu.as_str()), ("domain", domain.as_str()), ("socket", socket.as_str())]
+    });
+    let places: Vec<_> = status.cpus.iter().zip(labels).collect();
+    measures::PRESSURE.iter().try_for_each(|measure| family(encoder, measure, &places))
 }
 
 /// What tells a metric's samples apart.
@@ -247,7 +262,7 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_rules::status::{ByCause, CpuStatus, State};
+    use rota_rules::status::{ByCause, CpuStatus, PlacePressure, State};
     use std::io::Write;
     use std::net::TcpStream;
     use std::thread::spawn;
@@ -298,6 +313,17 @@ mod tests {
             tenants: vec![web, batch, tenant("gone", "shared", None)],
             cpus: vec![cpu],
             spares: vec![],
+            interference: Some(InterferenceStatus {
+                strategy: "measured".to_owned(),
+                no_counters: None,
+                exchanges: 3,
+                moves: 8,
+                alarms: 5,
+                hungry: 4,
+                last: None,
+                last_s: None,
+                cpus: vec![PlacePressure { cpu: 3, domain: 1, socket: 0, lines_per_ms: 1_250 }],
+            }),
         }
     }
 
@@ -363,6 +389,11 @@ rota_cpu_lost_seconds_total{cpu="3",cause="the floor"} 0.0
 rota_cpu_lost_seconds_total{cpu="3",cause="rota itself"} 0.0
 rota_cpu_table_generation{cpu="3"} 7.0
 rota_cpu_mixed_rounds_total{cpu="3"} 0.0
+rota_interference_exchanges_total{strategy="measured"} 3.0
+rota_interference_moves_total{strategy="measured"} 8.0
+rota_interference_alarms_total{strategy="measured"} 5.0
+rota_interference_hungry_vcpus{strategy="measured"} 4.0
+rota_cpu_fetched_lines{cpu="3",domain="1",socket="0"} 1250.0
 "#;
 
     #[test]

@@ -42,8 +42,8 @@ fn work(pattern: Option<&str>, tenants: u32, policy: &str) -> u64 {
              working_set = 16384\nreferences = 30\noverlap = 4\n"
         );
     }
-    let policy = policies::find(policy).unwrap();
-    let outcome = parse(text).run(policy, Options::default(), &|_| ()).unwrap();
+    let policy = policies::find(policy).expect("a policy");
+    let outcome = parse(text).run(policy, Options::default(), &|_| ()).expect("it runs");
     assert_eq!(outcome.insane, []);
     outcome.tenants[0].metrics.work
 }

@@ -5,7 +5,9 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use rota_model::Model;
+use rota_rules::interference::ThreadCount;
 use rota_rules::life::{Action, Event};
+use rota_rules::status::Status;
 use rota_rules::{Chore, Command, Driver, Enactor, Job};
 use rota_sched::{Published, Scheduler};
 use rota_table::Certified;
@@ -27,13 +29,26 @@ pub struct Daemon {
     install: Option<Install>,
     said: Vec<String>,
     journal: Option<Journal>,
+    /// What was counted of threads, or is known of them.
+    counts: Vec<ThreadCount>,
+    is_knowing: bool,
 }
 
 impl Daemon {
     /// Who simulates tells of tenants and threads, so nothing is looked for.
     pub fn new(now_ns: u64, model: Model, journal: Option<Journal>) -> Daemon {
         let driver = Driver::new(now_ns, model, &[Job::COUNTERS]);
-        Daemon { driver, install: None, said: Vec::new(), journal }
+        Daemon { driver, install: None, said: Vec::new(), journal, counts: Vec::new(), is_knowing: false }
+    }
+
+    /// What was counted of threads until now; or, as `misses`, what is known that each fetches in a millisecond.
+    pub fn count(&mut self, counts: Vec<ThreadCount>, is_knowing: bool) {
+        (self.counts, self.is_knowing) = (counts, is_knowing);
+    }
+
+    /// What the operator would be shown.
+    pub fn status(&self, now_ns: u64) -> Status {
+        self.driver.status(now_ns, 0, None)
     }
 
     fn note(&self, now_ns: u64, deed: impl FnOnce() -> Deed) {
@@ -122,6 +137,12 @@ impl Daemon {
             Command::Act(Action::Say(line)) => self.said.push(line),
             Command::Spread(ring) => scheduler.spread_background(&ring).expect(can),
             Command::Do(Chore::Count) => self.driver.counted(scheduler.read(now_ns).expect(can)),
+            Command::Do(Chore::CountMisses) if self.is_knowing => {
+                self.driver.misses_known(now_ns, self.counts.clone());
+            }
+            Command::Do(Chore::CountMisses) => {
+                self.driver.misses_counted(now_ns, Ok(self.counts.clone()));
+            }
             Command::Do(Chore::LookAgain) => Enactor::look_again(scheduler).expect(can),
             Command::Do(Chore::FindVms | Chore::FindThreads | Chore::Rescan | Chore::Configure) => {
                 unreachable!("the model has neither files nor processes, and no job to look at them")

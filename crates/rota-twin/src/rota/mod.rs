@@ -13,11 +13,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use rota_model::{Cgroup, Model};
+use rota_model::{Cgroup, Interference, Model};
+use rota_rules::interference::{Counted, ThreadCount};
 use rota_rules::life::Event;
+use rota_rules::status::Status;
 use rota_sched::{CpuAccount, Options, QueueAccount, Scheduler, Settings};
 use rota_sim::{
-    Arrival, CgroupId, Contender, CpuId, Departure, Home, Idle, Machine, Next, Policy, TaskId, Timer,
+    Arrival, CacheCounters, CgroupId, Contender, CpuId, Departure, Home, Idle, Machine, Next, Policy, TaskId,
+    Timer,
 };
 
 use crate::ext::{Exit, Ext};
@@ -35,6 +38,7 @@ pub struct Rota {
     options: Options,
     model: Model,
     journal: Option<Journal>,
+    is_knowing: bool,
     stage: Stage,
 }
 
@@ -83,12 +87,45 @@ impl Rota {
         let options = rota_rules::capacity(model, nr_cpus);
         let (side, maps) = side::load(code, &Settings::new(&options)?);
         let ext = Ext::new(NativeOps::new(ops, native::moment(code), maps));
-        Ok(Rota { ext, options, model: model.clone(), journal: None, stage: Stage::Loaded(side) })
+        Ok(Rota {
+            ext,
+            options,
+            model: model.clone(),
+            journal: None,
+            is_knowing: false,
+            stage: Stage::Loaded(side),
+        })
     }
 
     /// What the daemon will have the scheduler do, as it does it. Before the machine starts.
     pub fn journal(&mut self) -> Journal {
         self.journal.get_or_insert_default().clone()
+    }
+
+    /// Its daemon knows each thread's working set, in place of counters, and takes that for what it fetches.
+    #[must_use]
+    pub fn knowing(mut self) -> Rota {
+        self.is_knowing = true;
+        self
+    }
+
+    /// What the daemon would show its operator.
+    pub fn status(&mut self, machine: &Machine) -> Status {
+        self.running().daemon.status(machine.now_ns())
+    }
+
+    /// What a processor's counters, or one who knows, would say of each thread.
+    fn counts(&self, machine: &mut Machine) -> Vec<ThreadCount> {
+        (0..machine.nr_cpus()).for_each(|cpu| machine.settle(CpuId(cpu)));
+        let of = |(id, task): (TaskId, &rota_sim::Task)| {
+            let CacheCounters { references, misses } = machine.cache_counters(id)?;
+            let lines =
+                || machine.memory(id).map_or(0, |memory| u64::from(memory.working_set_kib) * 1024 / 64);
+            let misses = if self.is_knowing { lines() } else { misses };
+            let counted = Counted { ran_ns: task.used_ns, references, misses };
+            Some(ThreadCount { cgroup: native::cgroup_id(task.cgroup.0), tid: task.pid, counted })
+        };
+        machine.tasks().filter(|(_, task)| !task.is_over()).filter_map(of).collect()
     }
 
     fn running(&mut self) -> &mut Running {
@@ -123,8 +160,12 @@ impl Rota {
             return;
         }
         let now_ns = machine.now_ns();
+        let is_counted = self.model.host.interference == Interference::Measured;
+        let counts = if is_counted { self.counts(machine) } else { Vec::new() };
+        let is_knowing = self.is_knowing;
         let Stage::Runs(running) = &mut self.stage else { return };
         let Running { scheduler, daemon, timer } = &mut **running;
+        daemon.count(counts, is_knowing);
         let next_ns = self.ext.call(machine, |ops, kernel| {
             calls::enter(kernel, &mut ops.model, || daemon.run(scheduler, now_ns))
         });

@@ -8,6 +8,7 @@ mod found;
 mod handover;
 mod host;
 mod idle;
+mod interference;
 mod nested;
 mod profile;
 mod races;

@@ -210,6 +210,7 @@ mod tests {
             tenants: vec![here, TenantStatus { name: "db".to_owned(), ..absent }],
             cpus: vec![],
             spares: vec![],
+            interference: None,
         }
     }
 

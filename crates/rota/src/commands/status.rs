@@ -1,8 +1,11 @@
 //! `rota status`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use rota_rules::status::{ByCause, SpareStatus, State, Status, TenantStatus};
+use rota_rules::status::{
+    ByCause, InterferenceStatus, PlacePressure, SpareStatus, State, Status, TenantStatus,
+};
 use rotad::server::{SOCKET, ask};
 
 use super::{Failure, print_json, print_text};
@@ -50,6 +53,9 @@ fn text(status: &Status) -> String {
     for SpareStatus { share, latency_ns, count, ready } in &status.spares {
         text += &format!("spares: {ready} of {count} ready of share {share}, {}\n", ns(*latency_ns));
     }
+    if let Some(interference) = &status.interference {
+        neighbours(interference, &mut text);
+    }
     for cpu in &status.cpus {
         text += &format!(
             "CPU {}: table {}, idle {:.1} %, background {:.1} %, second level {:.1} %{}\n",
@@ -62,6 +68,31 @@ fn text(status: &Status) -> String {
         );
     }
     text
+}
+
+/// What is done about cache interference, and how much is fetched where.
+fn neighbours(status: &InterferenceStatus, text: &mut String) {
+    let InterferenceStatus { strategy, exchanges, moves, hungry, alarms, .. } = status;
+    *text += &format!("cache interference: {strategy}; {moves} vCPUs moved by {exchanges} tables so far");
+    if let Some(reason) = &status.no_counters {
+        *text += &format!("; not measured: {reason}");
+    } else if strategy == "measured" {
+        *text += &format!("; {hungry} vCPUs fill caches now, found {alarms} times");
+    }
+    if let (Some(last), Some(ago_s)) = (&status.last, status.last_s) {
+        *text += &format!("\n  {ago_s:.1} s ago {last}");
+    }
+    let mut sockets: BTreeMap<u32, Vec<&PlacePressure>> = BTreeMap::new();
+    for place in status.cpus.iter().filter(|_| *hungry > 0) {
+        sockets.entry(place.socket).or_default().push(place);
+    }
+    for (socket, places) in sockets {
+        let sum: u64 = places.iter().map(|place| place.lines_per_ms).sum();
+        let each = places.iter().map(|place| format!("CPU {} {}", place.cpu, place.lines_per_ms));
+        *text +=
+            &format!("\n  socket {socket} fetches {sum} lines a ms: {}", each.collect::<Vec<_>>().join(", "));
+    }
+    text.push('\n');
 }
 
 const HEADINGS: [&str; 11] = [
@@ -204,6 +235,21 @@ mod tests {
         }
     }
 
+    fn spread() -> InterferenceStatus {
+        let place = |(cpu, socket, lines_per_ms)| PlacePressure { cpu, domain: socket, socket, lines_per_ms };
+        InterferenceStatus {
+            strategy: "measured".into(),
+            no_counters: None,
+            exchanges: 3,
+            moves: 8,
+            alarms: 5,
+            hungry: 2,
+            last: Some("2 vCPUs have changed places: cache domain 0 fetched 900 lines a ms".into()),
+            last_s: Some(1.25),
+            cpus: [(0, 0, 500), (1, 0, 0), (2, 1, 400)].map(place).into(),
+        }
+    }
+
     #[test]
     fn the_table_is_aligned_and_says_what_was_lost_to_whom() {
         let mut web = tenant("web-0", Some(1));
@@ -234,6 +280,7 @@ mod tests {
             ],
             cpus: vec![],
             spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
+            interference: Some(spread()),
         };
         let expected = "\
 table 3 in force, 102.703 ms long; scheduling for 12 s; shares in CPUs over the last 5.0 s
@@ -249,6 +296,10 @@ web-0: missed its bound by: higher scheduling classes 2
 web-0: lost in its slots to: kernel threads 120.0 us
 
 spares: 1 of 2 ready of share 0.25, 20.00 ms
+cache interference: measured; 8 vCPUs moved by 3 tables so far; 2 vCPUs fill caches now, found 5 times
+  1.2 s ago 2 vCPUs have changed places: cache domain 0 fetched 900 lines a ms
+  socket 0 fetches 500 lines a ms: CPU 0 500, CPU 1 0
+  socket 1 fetches 400 lines a ms: CPU 2 400
 ";
         assert_eq!(text(&status), expected);
     }

@@ -77,6 +77,7 @@ fn status(second: u64) -> Status {
         tenants: vec![web, db, tenant("make", Some(3), None), batch, tenant("gone", None, Some(0.1))],
         cpus: vec![cpu(0, 0.0), cpu(1, (second % 9) as f64 / 8.0)],
         spares: vec![],
+        interference: None,
     }
 }
 

@@ -63,6 +63,7 @@ fn status() -> Status {
         tenants: vec![tenant("web", 1, 0), tenant("db", 2, 4)],
         cpus: vec![cpu],
         spares: vec![],
+        interference: None,
     }
 }
 
