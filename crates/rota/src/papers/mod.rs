@@ -49,6 +49,9 @@ pub const FIGURES: &[&Figure] = &[
     &thesis::NGINX,
     &thesis::NGINX_THRASHED,
     &thesis::TIER_2,
+    &thesis::TARGETED,
+    &thesis::MITIGATED,
+    &thesis::SOCKETS,
     &fairness::BLOCKING,
     &fairness::STRATEGIES,
 ];

@@ -159,3 +159,28 @@ fn fair_queuing_gives_the_most() {
         assert!(row.ours < tables[0].ours(&row.setting, "P-MQFQ"), "{row:?}");
     }
 }
+
+/// Vanga, section 7.3: the target is faster where half of those that interfere are on the other socket.
+#[test]
+fn interference_on_one_socket_is_worse_than_on_both() {
+    let tables = tables("003-fig7.8", 10);
+    let [times] = &tables[..] else { panic!("one table") };
+    let (one, both) = (times.ours("all on its socket", "Rota"), times.ours("as many on both", "Rota"));
+    assert!(one > 1.2 * both && both >= 1.0, "{times:?}");
+}
+
+/// Vanga, sections 7.1 to 7.3: targeted interference costs more than what is drawn, and each strategy takes some of
+/// that away; measuring more than chance.
+#[test]
+fn strategies_take_interference_away() {
+    let targeted = tables("003-fig7.1", 10).remove(0);
+    let mitigated = tables("003-fig7.3", 10).remove(0);
+    let none = |pattern: &str, count| targeted.ours(&format!("{pattern}, {count} VMs"), "nothing is done");
+    let with = |way: &str, count| mitigated.ours(&format!("CI-2, {count} VMs"), way);
+    for count in [24, 30, 36] {
+        assert!(none("CI-2", count) > 1.2 * none("CI-1", count), "{targeted:?}");
+        assert!(with("random", count) < none("CI-2", count), "{mitigated:?}");
+        assert!(with("measured", count) < none("CI-1", count), "{mitigated:?}");
+    }
+    assert!(with("measured", 30) < 0.9 * with("random", 30), "{mitigated:?}");
+}

@@ -1,5 +1,6 @@
 //! M. Vanga, *A table-driven approach to practical VM scheduling*, doctoral thesis, TU Kaiserslautern 2020: chapter 6.
 
+mod interference;
 mod serving;
 
 use anyhow::Result;
@@ -12,6 +13,7 @@ use super::table::Third;
 use super::{Case, Figure, Published, Row, Study, Table, Unit, called};
 use crate::report::format;
 use Published::{About, Below, Each, Nothing, Said, UpTo};
+pub use interference::{MITIGATED, SOCKETS, TARGETED};
 pub use serving::{NGINX, NGINX_THRASHED};
 
 const MS: f64 = 1e6;
