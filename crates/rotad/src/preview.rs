@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rota_host::{Discovery, Sighting, Trust};
-use rota_model::{CpuSet, Model};
+use rota_model::{CpuSet, Host, Interference, Model};
 use rota_rules::life::Action;
 use rota_rules::status::Status;
 use rota_rules::{Command, Driver};
@@ -54,7 +54,9 @@ pub fn preview(
     });
     let threads = threads.collect();
 
-    let mut driver = Driver::new(0, model.clone(), &[]);
+    // What is done again and again has no end to wait for.
+    let host = Host { interference: Interference::Off, ..model.host.clone() };
+    let mut driver = Driver::new(0, Model { host, ..model.clone() }, &[]);
     sightings.into_iter().for_each(|sighting| driver.tell(event(sighting)));
     let mut log = remarks(&model, &offline);
     let end_ns = settle(&mut driver, &mut log);

@@ -399,3 +399,23 @@ fn who_makes_and_removes_cgroups_all_the_time_holds_up_nothing() {
     // What the stranger made as the daemon's folder was removed.
     let _ = fs::remove_dir_all(delegated.ancestors().nth(3).unwrap());
 }
+
+/// The folder is no cgroup that a processor could count for.
+#[test]
+fn without_counters_vcpus_change_places_at_random_and_the_status_says_why() {
+    let config = web(0.2).replace("housekeeping", "interference = \"measured\"\nhousekeeping");
+    let daemon = Running::start(&config);
+    fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
+    let status = daemon.wait("no counters", |status| {
+        let interference = status.interference.as_ref();
+        interference.is_some_and(|interference| interference.no_counters.is_some())
+    });
+    let interference = status.interference.unwrap();
+    assert_eq!(
+        (interference.strategy.as_str(), interference.exchanges),
+        ("random", 0),
+        "both are on one CPU"
+    );
+    daemon.wait("the tenant, served", |status| tenant(status, "web").state == State::Served);
+    daemon.stop().unwrap();
+}

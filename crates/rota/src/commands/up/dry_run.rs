@@ -74,6 +74,7 @@ mod tests {
     const CONFIG: &str = "\
 [host]
 cpus = \"0-1\"
+interference = \"random\"
 housekeeping = \"0\"
 
 [[tenant]]
