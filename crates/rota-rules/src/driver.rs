@@ -252,6 +252,9 @@ impl Driver {
 
     /// Those that fill caches are spread, if that is worth it.
     fn relieve(&mut self, now_ns: u64) {
+        if self.neighbours.is_quiet() {
+            return;
+        }
         let (seats, topology) = (self.life.seats(), &self.life.model().host.topology);
         let pairs = self.neighbours.spread(&seats, topology);
         let why = self.neighbours.why(&seats, topology);

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use anyhow::{Result, bail, ensure};
 use rota_model::{Class, Tenant, TenantId};
 use rota_sim::observe::{Digest, Insane, Lags, Metrics, Sanity, Trace, UnitMetrics};
-use rota_sim::{Contender, CpuId, CpuMask, Home, Memory, Simulation, TaskId, TaskSpec, Tenants};
+use rota_sim::{
+    CacheCounters, Contender, CpuId, CpuMask, Home, Memory, Simulation, TaskId, TaskSpec, Tenants,
+};
 use rota_twin::apart;
 
 use super::{Member, Scenario};
@@ -65,6 +67,8 @@ pub struct TenantOutcome {
     pub service: Vec<Service>,
     /// How far it was from what is fair, if it is one of several that share by weight.
     pub deviation: Option<Deviation>,
+    /// What counters said of its threads while it was measured, if caches are simulated for one of them.
+    pub caches: Option<CacheCounters>,
 }
 
 /// How far a tenant is behind what is fair, or ahead: see [`Lags`].
@@ -113,7 +117,12 @@ pub struct Session<'s> {
     pub(super) names: Vec<String>,
     /// Decisions before the measurement.
     decisions: u64,
+    /// Each tenant's threads, and what counters said of them before the measurement.
+    threads: Vec<Counted>,
 }
+
+/// A tenant, its threads, and what counters say of them.
+type Counted = (String, Vec<TaskId>, Option<CacheCounters>);
 
 impl Scenario {
     /// Runs it under a policy, in a thread of its own. `progress` is told from time to time how many of [`INTERVALS`]
@@ -144,6 +153,9 @@ impl Scenario {
             run.act(|run| run.policy.appears(&mut run.machine, home));
         }
         let (names, threads) = self.populate(&mut run, &mut tenants);
+        let name = |id: TenantId| self.model.tenants[id as usize].name.clone();
+        let counted = threads.iter().map(|(id, tasks, _)| (name(*id), tasks.clone(), None));
+        let mut counted: Vec<Counted> = counted.collect();
         if let Some(interference) = &self.interference {
             interference.begin(&mut run, threads, self.warm_up_ns);
         }
@@ -152,8 +164,9 @@ impl Scenario {
         if let Some(lags) = &mut run.observer.0.1 {
             lags.begin(&run.machine);
         }
+        counted.iter_mut().for_each(|(_, tasks, before)| *before = counters(&run, tasks));
         let decisions = run.decisions();
-        Ok(Session { scenario: self, policy: policy.name, run, tenants, names, decisions })
+        Ok(Session { scenario: self, policy: policy.name, run, tenants, names, decisions, threads: counted })
     }
 
     fn homes(&self, run: &mut Run) -> Tenants {
@@ -300,7 +313,15 @@ impl Session<'_> {
     }
 
     fn outcome(self, readings: &[Vec<Service>], mut lags: BTreeMap<String, Deviation>) -> Outcome {
-        let Session { scenario, mut run, tenants, names, decisions, .. } = self;
+        let Session { scenario, mut run, tenants, names, decisions, threads, .. } = self;
+        let caches = |name: &str, run: &Run| {
+            let (_, tasks, before) = threads.iter().find(|(tenant, ..)| tenant == name)?;
+            let (before, now) = (before.unwrap_or_default(), counters(run, tasks)?);
+            Some(CacheCounters {
+                references: now.references - before.references,
+                misses: now.misses - before.misses,
+            })
+        };
         let metrics = run.observer.0.0.finish(&mut run.machine);
         let homes = tenants.homes().iter().enumerate();
         let outcomes = homes.map(|(place, home)| TenantOutcome {
@@ -309,13 +330,15 @@ impl Session<'_> {
             metrics: joined(home, &metrics),
             service: readings.windows(2).map(|pair| pair[1][place].since(pair[0][place])).collect(),
             deviation: lags.remove(&home.tenant.name),
+            caches: caches(&home.tenant.name, &run),
         });
+        let outcomes = outcomes.collect();
         Outcome {
             seed: run.machine.seed(),
             began_ns: run.observer.0.0.began_ns(),
             window_ns: scenario.duration_ns,
             cpus: scenario.model.host.cpus.len() as u32,
-            tenants: outcomes.collect(),
+            tenants: outcomes,
             received_ns: metrics.iter().map(|unit| unit.received_ns).sum(),
             decisions: run.decisions() - decisions,
             events: run.events(),
@@ -348,6 +371,15 @@ fn sharers(tenants: &Tenants) -> impl Iterator<Item = (&Home, u32)> {
     tenants.homes().iter().filter_map(|home| match home.tenant.class {
         Class::Shared { weight } => Some((home, weight)),
         Class::Reserved(_) | Class::Background => None,
+    })
+}
+
+/// What counters say of threads together; none if caches are simulated for none of them.
+fn counters(run: &Run, tasks: &[TaskId]) -> Option<CacheCounters> {
+    let all = tasks.iter().filter_map(|&task| run.machine.cache_counters(task));
+    all.reduce(|one, other| CacheCounters {
+        references: one.references + other.references,
+        misses: one.misses + other.misses,
     })
 }
 

@@ -160,6 +160,11 @@ impl Neighbours {
         self.pressure = pressure;
     }
 
+    /// Nobody fills caches.
+    pub fn is_quiet(&self) -> bool {
+        self.pressure.is_empty()
+    }
+
     /// Who changes places by what was counted.
     pub fn spread(&self, seats: &[Seat], topology: &Topology) -> Vec<Pair> {
         spread(seats, &self.pressure, topology, &|vcpu| !self.moved_ns.contains_key(&vcpu))

@@ -45,6 +45,9 @@ fn work(pattern: Option<&str>, tenants: u32, policy: &str) -> u64 {
     let policy = policies::find(policy).expect("a policy");
     let outcome = parse(text).run(policy, Options::default(), &|_| ()).expect("it runs");
     assert_eq!(outcome.insane, []);
+    let caches = outcome.tenants[0].caches.expect("its caches are simulated");
+    assert!(caches.references > 100_000 && caches.misses < caches.references, "{caches:?}");
+    assert_eq!(outcome.tenants[1].caches.is_some(), pattern.is_some());
     outcome.tenants[0].metrics.work
 }
 

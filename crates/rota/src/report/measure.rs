@@ -127,6 +127,13 @@ const TABLES: &[(&str, &[Measure])] = &[
             ("Migrations", |tenant, run| rate(tenant.inside.as_ref()?.migrations, run)),
         ],
     ),
+    (
+        "References to the last-level cache, and those that went on to memory",
+        &[
+            ("References", |tenant, run| rate(tenant.inside.as_ref()?.caches?.references, run)),
+            ("Misses", |tenant, run| rate(tenant.inside.as_ref()?.caches?.misses, run)),
+        ],
+    ),
 ];
 
 fn some(times: &Times) -> Option<&Times> {

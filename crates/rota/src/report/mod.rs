@@ -14,5 +14,5 @@ mod tests;
 mod text;
 
 pub use page::{document, render};
-pub use run::{Comparison, Contestant, Inside, Lag, Report, Run, Tenant};
+pub use run::{Caches, Comparison, Contestant, Inside, Lag, Report, Run, Tenant};
 pub use text::text;

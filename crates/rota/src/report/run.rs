@@ -116,9 +116,21 @@ pub struct Inside {
     pub units: u32,
     /// The window in parts of one length: CPU time received, and time in which it would have run or ran, in ns.
     pub service: Vec<(u64, u64)>,
+    /// References of its threads to the last-level cache, and those that went on to memory, if caches are simulated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caches: Option<Caches>,
     /// How far it was from what is fair, if it is one of several that share by weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<Lag>,
+}
+
+/// What a processor's counters would say.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Caches {
+    /// References to the last-level cache.
+    pub references: u64,
+    /// Those that went on to memory.
+    pub misses: u64,
 }
 
 /// CPU time by which a tenant is behind what is fair, in ns.

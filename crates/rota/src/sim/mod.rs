@@ -7,12 +7,13 @@ use rota_lab::scenario::result::{Blackouts, Moves, TenantResult};
 use rota_model::{Class, Reservation};
 use rota_scenario::policies::Entry;
 use rota_scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome, WATCHDOG_NS};
+use rota_sim::CacheCounters;
 use rota_sim::observe::{Insane, UnitMetrics};
 use serde::Serialize;
 
 pub use distance::Distance;
 
-use crate::report::{Contestant, Inside, Lag, Report, Run, Tenant, format};
+use crate::report::{Caches, Contestant, Inside, Lag, Report, Run, Tenant, format};
 
 /// One run, for programs.
 #[derive(Debug, Serialize)]
@@ -193,6 +194,12 @@ fn join(same: &[&TenantOutcome]) -> TenantOutcome {
             mine.received_ns += theirs.received_ns;
             mine.wanted_ns += theirs.wanted_ns;
         }
+        if let (Some(mine), Some(theirs)) = (&mut joined.caches, other.caches) {
+            *mine = CacheCounters {
+                references: mine.references + theirs.references,
+                misses: mine.misses + theirs.misses,
+            };
+        }
     }
     let deviations: Vec<&Deviation> = same.iter().filter_map(|found| found.deviation.as_ref()).collect();
     joined.deviation = mean(&deviations);
@@ -215,7 +222,7 @@ fn system_ns(outcome: &Outcome) -> u64 {
 }
 
 fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
-    let TenantOutcome { tenant, units, metrics, service, deviation } = found;
+    let TenantOutcome { tenant, units, metrics, service, deviation, caches } = found;
     let reservation = tenant.reservation();
     let seen = TenantResult {
         name: tenant.name.clone(),
@@ -252,6 +259,7 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
             .iter()
             .map(|Service { received_ns, wanted_ns }| (*received_ns, *wanted_ns))
             .collect(),
+        caches: caches.map(|CacheCounters { references, misses }| Caches { references, misses }),
         lag: deviation.clone().map(|Deviation { lag_ns, behind_max_ns, ahead_max_ns }| Lag {
             over_time_ns: lag_ns,
             behind_max_ns,
