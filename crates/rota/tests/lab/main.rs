@@ -14,6 +14,7 @@ mod guest;
 mod handover;
 mod hog;
 mod hotplug;
+mod interference;
 mod operator;
 mod profile;
 mod promises;

@@ -1,0 +1,39 @@
+//! Tables that promise the same, exchanged again and again: nobody misses what it is promised by Rota's doing.
+
+use crate::guest::{Guest, NEWEST, script, tenant};
+
+/// Six tenants on two CPUs. No emulator counts cache misses.
+const CONFIG: &str = r#"
+[host]
+cpus = "0-1"
+switch_cost = "20us" # in an emulated guest
+interference = "measured"
+
+[[tenant]]
+name = "t{i}"
+count = 6
+class = "reserved"
+share = 0.28
+latency = "20ms"
+match = { cgroup = "t{i}" }
+"#;
+
+#[test]
+#[ignore = "boots a guest"]
+fn nobody_misses_a_promise_while_places_change_for_a_minute() {
+    let results = Guest::exact_on(NEWEST, 2).slow().run(CONFIG, &script!("interference.sh"));
+    let [before, after] = ["before", "after"].map(|name| results.status(name));
+    let shown = after.interference.clone().expect("it is wanted");
+    assert_eq!(shown.strategy, "random");
+    assert!(shown.no_counters.is_some_and(|reason| reason.contains("no cache misses")), "{after:?}");
+    assert_eq!(results.logged("vCPUs change places at random instead").len(), 1, "{}", results.logs());
+    let exchanges = shown.exchanges - before.interference.map_or(0, |before| before.exchanges);
+    assert!(exchanges >= 150, "{exchanges} tables in a minute");
+    assert!(after.generation >= exchanges && after.cpus.iter().all(|cpu| cpu.mixed == 0), "{after:?}");
+    for number in 0..6 {
+        let name = format!("t{number}");
+        let status = tenant(&after, &name);
+        assert_eq!(status.missed_by_cause.rota, 0, "{status:?}");
+        assert!(status.received > 0.27, "{status:?}");
+    }
+}
