@@ -232,7 +232,7 @@ impl Driver {
         let threads = match outcome {
             Ok(threads) => threads,
             Err(reason) => {
-                let said = self.neighbours.without_counters(&reason);
+                let said = self.neighbours.without_counters(now_ns, &reason);
                 self.commands.extend(said.map(Action::Say).map(Command::Act));
                 return;
             }

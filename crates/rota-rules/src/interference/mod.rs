@@ -28,6 +28,8 @@ const SHUFFLE_PAIRS: u32 = 100;
 const REST_NS: u64 = 500_000_000;
 /// The operator is told of what was moved no more often.
 const SAY_NS: u64 = 10_000_000_000;
+/// Counters that could not be read are tried again after this.
+const BLIND_NS: u64 = 60_000_000_000;
 /// A vCPU's part of the time is an average over about so many looks.
 const DUTY_LOOKS: u64 = 8;
 
@@ -77,6 +79,8 @@ pub struct Neighbours {
     looked_ns: u64,
     /// Why there are no counters, if there are none.
     blind: Option<String>,
+    /// Since when, or when they were last tried.
+    blind_ns: u64,
     watched: BTreeMap<VcpuKey, Watched>,
     pressure: Pressure,
     moved_ns: BTreeMap<VcpuKey, u64>,
@@ -95,6 +99,7 @@ impl Neighbours {
             due_ns: now_ns + LOOK_NS,
             looked_ns: now_ns,
             blind: None,
+            blind_ns: now_ns,
             watched: BTreeMap::new(),
             pressure: Pressure::new(),
             moved_ns: BTreeMap::new(),
@@ -117,22 +122,25 @@ impl Neighbours {
         if self.due_ns(wanted) > now_ns {
             return None;
         }
-        let is_blind = wanted == Interference::Random || self.blind.is_some();
+        let waits = self.blind.is_some() && now_ns < self.blind_ns + BLIND_NS;
+        let is_blind = wanted == Interference::Random || waits;
         let (due, period_ns) = if is_blind { (Due::Shuffle, SHUFFLE_NS) } else { (Due::Count, LOOK_NS) };
         self.due_ns = now_ns + period_ns;
         Some(due)
     }
 
-    /// There are no counters, for this reason. What to tell the operator, once.
-    pub fn without_counters(&mut self, reason: &str) -> Option<String> {
-        let is_news = self.blind.is_none();
-        self.blind = Some(reason.to_owned());
+    /// There are no counters, for this reason. What to tell the operator, if that is news.
+    pub fn without_counters(&mut self, now_ns: u64, reason: &str) -> Option<String> {
+        let is_news = self.blind.as_deref() != Some(reason);
+        (self.blind, self.blind_ns) = (Some(reason.to_owned()), now_ns);
+        self.pressure.clear();
         is_news
             .then(|| format!("interference: no counters, so vCPUs change places at random instead: {reason}"))
     }
 
     /// The counters of those that are here.
     pub fn counted(&mut self, now_ns: u64, all: &BTreeMap<VcpuKey, Counted>) {
+        self.blind = None;
         let window_ns = now_ns.saturating_sub(self.looked_ns).max(1);
         self.looked_ns = now_ns;
         self.watched.retain(|vcpu, _| all.contains_key(vcpu));

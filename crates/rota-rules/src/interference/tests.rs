@@ -115,6 +115,9 @@ fn without_counters_it_is_said_once_and_places_change_at_random() {
     assert!(status.exchanges > 8, "{status:?}");
     let lines = host.said.iter().filter(|line| line.contains("no PMU"));
     assert_eq!(lines.count(), 1, "{:?}", host.said);
+    host.run(61_000 * MS, |_, ran_ns| Ok(ran_ns / MS), false);
+    let status = host.status();
+    assert_eq!((status.strategy.as_str(), status.no_counters), ("measured", None), "they are tried again");
 }
 
 /// Whoever is in the first domain fills its cache; then others do.
