@@ -8,12 +8,14 @@ pub mod config;
 mod cpuset;
 pub mod histogram;
 mod share;
+mod team;
 mod tenant;
 mod topology;
 
 pub use cause::Cause;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
+pub use team::Team;
 pub use tenant::{Cgroup, Class, Match, Reservation, Tenant, TenantId};
 pub use topology::{Costs, CpuPlace, Host, Interference, Placement, Spare, Topology};
 

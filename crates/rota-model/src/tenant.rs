@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::{CpuSet, Share};
+use crate::{CpuSet, Share, Team};
 
 /// A tenant's number: its place in [`crate::Model::tenants`] in a plan, and its entry in the scheduler's maps in a
 /// running daemon, where it stays the same from one generation of tables to the next.
@@ -112,6 +112,8 @@ pub struct Tenant {
     pub exclusive_cores: bool,
     /// Its threads may be more than its CPUs: those that wait busily give way to their siblings.
     pub oversubscribe: bool,
+    /// How its vCPUs are served beside each other.
+    pub team: Team,
     /// Where it is found; `None` for a tenant that is only planned for, and for the system's own, which is every task
     /// outside of the other tenants' cgroups.
     pub matcher: Option<Match>,
@@ -131,6 +133,7 @@ impl Tenant {
             pinned: true,
             exclusive_cores: false,
             oversubscribe: false,
+            team: Team::default(),
             matcher: None,
         }
     }

@@ -8,7 +8,7 @@ use proptest::sample::{Index, select, subsequence};
 use proptest::test_runner::RngSeed;
 use rota_model::config::{Source, VCPUS_MAX, parse};
 use rota_model::{
-    Class, Costs, CpuPlace, CpuSet, Host, Match, Model, Placement, Reservation, Share, Spare, Tenant,
+    Class, Costs, CpuPlace, CpuSet, Host, Match, Model, Placement, Reservation, Share, Spare, Team, Tenant,
     Topology,
 };
 
@@ -152,10 +152,45 @@ fn class() -> impl Strategy<Value = (String, Class)> {
     })
 }
 
+/// Whether a tenant's slots may come together.
+fn may_be_together(
+    host: &Host,
+    class: Class,
+    vcpus: u32,
+    affinity: Option<&CpuSet>,
+    exclusive: bool,
+) -> bool {
+    let usable = if exclusive { host.exclusive_cpus() } else { host.tenant_cpus() };
+    let usable = affinity.map_or(usable.clone(), |affinity| affinity.intersection(&usable));
+    matches!(class, Class::Reserved(_)) && (2..=usable.len() as u32).contains(&vcpus)
+}
+
+/// A match as it is written; the container's id ends with `id`.
+fn match_text(kind: u32, name: &str, id: &str) -> String {
+    match kind {
+        0 => format!("match = {{ cgroup = \"machine.slice/{name}/x\\\\x2d\" }}\n"),
+        1 => format!("match.vm = \"cloud-hypervisor:{name}\"\n"),
+        2 => format!("match = {{ unit = \"{name}x.service\" }}\n"),
+        3 => format!("[tenant.match]\ncontainer = \"0123456789ab{id}\"\n"),
+        _ => String::new(),
+    }
+}
+
+/// And what it means.
+fn match_of(kind: u32, name: &str, id: &str) -> Option<Match> {
+    match kind {
+        0 => Some(Match::Cgroup(format!("machine.slice/{name}/x\\x2d"))),
+        1 => Some(Match::Vm { vmm: "cloud-hypervisor".to_owned(), name: name.to_owned() }),
+        2 => Some(Match::Unit(format!("{name}x.service"))),
+        3 => Some(Match::Container(format!("0123456789ab{id}"))),
+        _ => None,
+    }
+}
+
 /// One `[[tenant]]` of a name that begins with `t` and its number, and what it makes.
 fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tenant>)> + use<> {
     let affinity = proptest::option::of(some_of(&host.tenant_cpus()));
-    let (host, match_kind, limits) = (host.clone(), 0..5u32, any::<[bool; 3]>());
+    let (host, match_kind, limits) = (host.clone(), 0..5u32, any::<[bool; 4]>());
     let count = proptest::option::of(1u32..20);
     (class(), 1u32..9, count, affinity, match_kind, limits, "[A-Za-z0-9._@:-]{0,20}").prop_map(
         move |(
@@ -164,7 +199,7 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             count,
             mut affinity,
             match_kind,
-            [node, exclusive, oversubscribe],
+            [node, exclusive, together, oversubscribe],
             suffix,
         )| {
             let template = if count.is_some() { "{i}" } else { "" };
@@ -189,23 +224,16 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             if !oversubscribe {
                 text += "oversubscribe = \"off\"\n";
             }
-            text += &match match_kind {
-                0 => format!("match = {{ cgroup = \"machine.slice/{name}/x\\\\x2d\" }}\n"),
-                1 => format!("match.vm = \"cloud-hypervisor:{name}\"\n"),
-                2 => format!("match = {{ unit = \"{name}x.service\" }}\n"),
-                3 => format!("[tenant.match]\ncontainer = \"0123456789ab{number}f{template}\"\n"),
-                _ => String::new(),
-            };
+            let together =
+                together && may_be_together(&host, class, vcpus, affinity.as_ref(), exclusive_cores);
+            if together {
+                text += "together = true\n";
+            }
+            text += &match_text(match_kind, &name, &format!("{number}f{template}"));
             let made = (0..count.unwrap_or(1)).map(|i| {
                 let i = count.map_or(String::new(), |_| i.to_string());
                 let name = format!("t{number}-{i}-{suffix}");
-                let matcher = match match_kind {
-                    0 => Some(Match::Cgroup(format!("machine.slice/{name}/x\\x2d"))),
-                    1 => Some(Match::Vm { vmm: "cloud-hypervisor".to_owned(), name: name.clone() }),
-                    2 => Some(Match::Unit(format!("{name}x.service"))),
-                    3 => Some(Match::Container(format!("0123456789ab{number}f{i}"))),
-                    _ => None,
-                };
+                let matcher = match_of(match_kind, &name, &format!("{number}f{i}"));
                 Tenant {
                     name,
                     class,
@@ -214,6 +242,7 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
                     pinned: false,
                     exclusive_cores,
                     oversubscribe,
+                    team: Team { together },
                     matcher,
                 }
             });
@@ -240,6 +269,7 @@ fn valid() -> impl Strategy<Value = (Vec<Source>, Model)> {
                 pinned: true,
                 exclusive_cores: false,
                 oversubscribe: false,
+                team: Team::default(),
                 matcher: None,
             });
         }

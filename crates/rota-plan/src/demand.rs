@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use rota_model::{CpuSet, Host, Reservation, Tenant, TenantId};
+use rota_model::{CpuSet, Host, Reservation, Share, Tenant, TenantId};
 
 use crate::Infeasible;
 
@@ -21,6 +21,15 @@ pub(crate) struct Demand {
     pub allowed: Option<Rc<[usize]>>,
     /// Its tenant shares no cores.
     pub is_exclusive: bool,
+    /// Its slots come together with those of the tenant's other vCPUs.
+    pub is_together: bool,
+}
+
+impl Demand {
+    /// Whether it takes more than a CPU of its own for that: vCPUs with whole CPUs are together anyway.
+    pub fn is_in_gang(&self) -> bool {
+        self.is_together && self.reservation.share != Share::ONE
+    }
 }
 
 /// The CPUs of a host that may carry reservations, and their places in a list.
@@ -76,7 +85,8 @@ impl Places {
                 });
             }
             let (allowed, is_exclusive) = (self.list(cpus), entry.exclusive_cores);
-            demands.push(Demand { tenant, index, reservation, allowed, is_exclusive });
+            let is_together = entry.team.together;
+            demands.push(Demand { tenant, index, reservation, allowed, is_exclusive, is_together });
         }
         Ok(())
     }

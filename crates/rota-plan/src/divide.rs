@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use crate::flow::Part;
 use crate::gather::gather;
-use crate::joint::Joint;
+use crate::joint::{Divided, Joint};
 use crate::period::{HYPERPERIOD_NS, Task};
 use crate::piece::{Load, Piece};
 use crate::reason::{Journal, Place};
@@ -221,11 +221,11 @@ impl Draft {
                 let loads = cpus.iter().map(local).collect();
                 let is_split = cpus.iter().all(|&cpu| !self.is_clustered[cpu]);
                 let may_use_one = |vcpu: usize, cpu: usize| may_use(vcpus[vcpu], &[cpus[cpu]]);
-                Joint {
+                Joint::Divided(Divided {
                     loads: if is_split { loads } else { gather(loads, vcpus.len(), may_use_one) },
                     is_split,
                     is_open: vcpus.iter().all(|&vcpu| may_use(vcpu, &cpus)),
-                }
+                })
             });
             Group { cpus, vcpus, joint }
         };
@@ -234,10 +234,10 @@ impl Draft {
 }
 
 /// Disjoint sets of places, each known by its least.
-struct Sets(Vec<usize>);
+pub(crate) struct Sets(Vec<usize>);
 
 impl Sets {
-    fn new(count: usize) -> Sets {
+    pub fn new(count: usize) -> Sets {
         Sets((0..count).collect())
     }
 
@@ -250,13 +250,13 @@ impl Sets {
         least
     }
 
-    fn join(&mut self, one: usize, other: usize) {
+    pub fn join(&mut self, one: usize, other: usize) {
         let (one, other) = (self.find(one), self.find(other));
         self.0[one.max(other)] = one.min(other);
     }
 
     /// Ascending.
-    fn members(mut self) -> Vec<Vec<usize>> {
+    pub fn members(mut self) -> Vec<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = vec![Vec::new(); self.0.len()];
         for place in 0..members.len() {
             let set = self.find(place);

@@ -177,9 +177,14 @@ impl CoreChoice<'_> {
     }
 
     /// Whether a flow carries everybody if the `chosen` CPUs are this tenant's alone: with these and cores of one CPU
-    /// for it, or with all that it may still choose.
+    /// for it, or with all that it may still choose. There has to be a CPU for each vCPU whose slots come together.
     fn carries(&self, chosen: &[bool], is_final: bool) -> bool {
         let lists = self.lists(chosen, is_final);
+        let own = || self.demands.iter().zip(&lists).filter(|(demand, _)| demand.tenant == self.tenant);
+        let vcpus = own().count();
+        if own().any(|(demand, list)| demand.is_together && list.len() < vcpus) {
+            return false;
+        }
         let item = |(list, &load)| Item { load, allowed: Some(list) };
         let items: Vec<Item> = lists.iter().map(|list| &**list).zip(self.loads).map(item).collect();
         whole_cpus(&items, self.cpus, self.capacity).is_ok()

@@ -133,6 +133,24 @@ pub enum Infeasible {
         /// The CPUs that it may use.
         cpus: CpuSet,
     },
+    /// vCPUs whose slots are to come together have no such slots.
+    #[error(
+        "tenant `{tenant}`: the slots of its {vcpus} vCPUs cannot come together: {reason}; write a lower share or \
+         fewer vCPUs, give it more CPUs, or leave `together` out",
+        reason = why_apart(*vcpus, *share, *with_room, *most)
+    )]
+    Together {
+        /// The tenant's name.
+        tenant: String,
+        /// How many there are.
+        vcpus: usize,
+        /// What each takes of a CPU, changes of task included.
+        share: Share,
+        /// How many of its CPUs have that much beside the other tenants.
+        with_room: usize,
+        /// What as many of its CPUs as it has vCPUs have beside the other tenants, if any.
+        most: Option<Share>,
+    },
     /// However the vCPUs are placed and divided, rounding and changes of task take more of some CPUs than is left.
     #[error(
         "no timetable was found for {cpus}: the vCPUs there need {needed} CPUs{costs}, of {available} to give; give \
@@ -180,6 +198,22 @@ pub enum Infeasible {
         /// Who is planned there, separated by commas.
         tenants: String,
     },
+}
+
+fn why_apart(vcpus: usize, share: Share, with_room: usize, most: Option<Share>) -> String {
+    if with_room >= vcpus {
+        return format!(
+            "{with_room} of its CPUs have the {share} of a CPU that each takes, but then others find no room, or other \
+             slots that come together are in the way"
+        );
+    }
+    let all = match most {
+        Some(most) => format!("{vcpus} of them have {most} each"),
+        None => format!("{vcpus} of them have nothing left"),
+    };
+    format!(
+        "each takes {share} of a CPU, which {with_room} of its CPUs have beside the other tenants, and {all}"
+    )
 }
 
 /// After what the reservations need.

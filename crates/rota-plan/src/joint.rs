@@ -2,13 +2,34 @@
 
 use crate::Method;
 use crate::cluster::{Cluster, Way};
+use crate::gang::Gangs;
 use crate::period::Task;
 use crate::piece::{Load, Piece};
 use crate::settle::{Terms, Timetable};
 
+/// Why CPUs are planned together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Joint {
+    /// Tasks are divided over them.
+    Divided(Divided),
+    /// Tasks on them have their slots at the same times.
+    Gangs(Gangs),
+}
+
+impl Joint {
+    /// The best timetable for the tasks, or the tasks with the budgets that they would need, if the CPUs have not that
+    /// much to give.
+    pub fn timetable(&self, tasks: &[Task], terms: &Terms) -> Result<Timetable, Vec<Task>> {
+        match self {
+            Joint::Divided(divided) => divided.timetable(tasks, terms),
+            Joint::Gangs(gangs) => gangs.timetable(tasks, terms),
+        }
+    }
+}
+
 /// Tasks that are divided over CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Joint {
+pub(crate) struct Divided {
     /// What each CPU has to do.
     pub loads: Vec<Load>,
     /// Whether pieces of one task come one after another, so that it can be done as it is. Otherwise the loads only say
@@ -18,10 +39,8 @@ pub(crate) struct Joint {
     pub is_open: bool,
 }
 
-impl Joint {
-    /// The best timetable for the tasks, or the tasks with the budgets that they would need, if the CPUs have not that
-    /// much to give.
-    pub fn timetable(&self, tasks: &[Task], terms: &Terms) -> Result<Timetable, Vec<Task>> {
+impl Divided {
+    fn timetable(&self, tasks: &[Task], terms: &Terms) -> Result<Timetable, Vec<Task>> {
         if self.is_split {
             let grown = |tasks: &[Task]| grow(&self.loads, tasks, terms.load_max);
             let split = Timetable::settle(as_split(&self.loads, tasks), terms, grown);

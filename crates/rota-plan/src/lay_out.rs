@@ -11,6 +11,7 @@ use crate::demand::Demand;
 use crate::divide::{Division, Group};
 use crate::exclusive;
 use crate::flow::{Part, assign};
+use crate::gang::{Gang, gangs, join};
 use crate::infeasible::{Figures, Infeasible};
 use crate::known::{Known, Work, slot_min_ns};
 use crate::partition::{Fit, Item, Order, note, partition};
@@ -68,16 +69,16 @@ pub(crate) enum Way {
 }
 
 /// A CPU for each item.
-struct Found {
+pub(crate) struct Found {
     /// How it was found.
-    fit: Fit,
-    places: Vec<usize>,
+    pub fit: Fit,
+    pub places: Vec<usize>,
     /// [`Teams::excess`], if they are kept apart.
-    excess: u64,
+    pub excess: u64,
 }
 
 /// Demands, and those for a whole CPU with its place.
-type Apart = (Vec<Demand>, Vec<(usize, usize)>);
+pub(crate) type Apart = (Vec<Demand>, Vec<(usize, usize)>);
 
 /// The tasks of all demands, and who goes where.
 type Placed = (Vec<Task>, Vec<Group>);
@@ -107,7 +108,8 @@ impl Wanted<'_> {
         loop {
             let apart = self.set_apart(&loads)?;
             let wanted = self.with(apart.as_ref());
-            let (tasks, groups) = wanted.divide(&loads, way)?;
+            let seated = wanted.seat_gangs(&loads)?;
+            let (tasks, groups) = wanted.with(seated.as_ref()).divide_beside(&loads, way)?;
             match wanted.timetables(tasks, groups, known) {
                 Ok(layout) => return Ok(layout),
                 Err(overloads) if attempts == DIVISIONS_MAX => return Err(self.crowded(&overloads)),
@@ -178,12 +180,16 @@ impl Wanted<'_> {
     /// has all of them so, or else the way that has most.
     fn partition(&self, loads: &[u64], placement: Placement, way: Way) -> Result<Option<Placed>, Infeasible> {
         let mut best: Option<(Choice, Vec<Task>, Found)> = None;
+        let gangs = gangs(self.demands);
         for choice in [Choice::Longest, Choice::LeastWaste] {
             let tasks = self.tasks(choice, loads)?;
             let items = self.items(&tasks);
             let loose = self.loose_items(&items);
             let teams = (way == Way::Apart).then(|| self.teams(&loose)).flatten();
             let found = match &teams {
+                teams if !gangs.is_empty() => {
+                    self.find_beside(&items, &gangs, &self.fits(placement), teams.as_ref())
+                }
                 Some(teams) => self.find_apart(&items, &loose, &self.fits(placement), teams),
                 None => self.find(&items, &self.fits(placement)),
             };
@@ -199,12 +205,13 @@ impl Wanted<'_> {
         self.pair(&tasks, &mut found.places);
         self.note(choice, &tasks);
         self.note_places(&self.loose_items(&self.items(&tasks)), &found, placement, way);
-        let groups = self.single_groups(&tasks, &found.places);
+        self.note_gangs(&gangs);
+        let groups = join(self.single_groups(&tasks, &found.places), &gangs, &tasks);
         Ok(Some((tasks, groups)))
     }
 
     /// The ways to place all, in the order in which they are tried.
-    fn fits(&self, placement: Placement) -> Vec<Fit> {
+    pub fn fits(&self, placement: Placement) -> Vec<Fit> {
         let choosy = self.demands.iter().any(|demand| demand.allowed.is_some());
         let orders = if choosy { &[Order::Size, Order::Choosiest][..] } else { &[Order::Size] };
         let placements = [placement, Placement::BestFit];
@@ -230,7 +237,7 @@ impl Wanted<'_> {
     /// A CPU for each item, by the first way that leaves none of a team with another that need not be; else the
     /// first way that places all, bettered as far as it can be. `loose` are the items as they are before whole CPUs
     /// are chosen.
-    fn find_apart(&self, items: &[Item], loose: &[Item], fits: &[Fit], teams: &Teams) -> Option<Found> {
+    pub fn find_apart(&self, items: &[Item], loose: &[Item], fits: &[Fit], teams: &Teams) -> Option<Found> {
         let (cpus, capacity) = (self.cpus.len(), self.capacity);
         let mut best: Option<Found> = None;
         // Where those that are to be apart find no room, they may find it anyhow.
@@ -283,6 +290,23 @@ impl Wanted<'_> {
             group.vcpus.sort_by_key(|&vcpu| (tasks[vcpu as usize], vcpu));
         }
         groups
+    }
+
+    /// As [`Wanted::divide`], and CPUs that gangs have in common are planned together.
+    ///
+    /// # Errors
+    ///
+    /// If there are gangs: nobody would be short of anything without them.
+    fn divide_beside(&self, loads: &[u64], way: Way) -> Result<Placed, Infeasible> {
+        let gangs: Vec<Gang> = gangs(self.demands);
+        let Some(first) = gangs.first() else { return self.divide(loads, way) };
+        let Ok((tasks, groups)) = self.divide(loads, way) else {
+            let tasks = self.tasks(Choice::LeastWaste, loads)?;
+            return Err(self.apart(&self.items(&tasks), first));
+        };
+        self.note_gangs(&gangs);
+        let groups = join(groups, &gangs, &tasks);
+        Ok((tasks, groups))
     }
 
     /// As many vCPUs as possible on one CPU each, and the others divided.
@@ -383,7 +407,7 @@ impl Wanted<'_> {
 
     /// `loads` has what each demand is known to take of a CPU, in ns of a hyperperiod; never less than its share and
     /// one change of tasks is counted.
-    fn tasks(&self, choice: Choice, loads: &[u64]) -> Result<Vec<Task>, Infeasible> {
+    pub fn tasks(&self, choice: Choice, loads: &[u64]) -> Result<Vec<Task>, Infeasible> {
         let switch_ns = self.model.host.costs.switch_ns;
         let one = |(demand, &load): (&Demand, &u64)| {
             let task = task(&demand.reservation, choice, switch_ns).map_err(|unkept| {
@@ -397,7 +421,7 @@ impl Wanted<'_> {
         self.demands.iter().zip(loads).map(one).collect()
     }
 
-    fn items<'b>(&'b self, tasks: &[Task]) -> Vec<Item<'b>> {
+    pub fn items<'b>(&'b self, tasks: &[Task]) -> Vec<Item<'b>> {
         let item = |(task, demand): (&Task, &'b Demand)| Item {
             // As much as a whole CPU would be one that wants a CPU to itself.
             load: task.load().min(HYPERPERIOD_NS - 1),

@@ -11,6 +11,7 @@
 //!    If that fails, `flow` divides the loads, and `divide` says how each vCPU that it divides is served: in pieces
 //!    that run one after another (`split`), or in a cluster of CPUs (`cluster`, `wrap`). `gather` keeps each within the
 //!    CPUs that a table can name for it.
+//!    `gang` gives vCPUs whose slots come together CPUs and slots at the same times.
 //! 6. `edf` simulates earliest-deadline-first on each CPU until its slots repeat.
 //! 7. `dissolve` removes slots that are too short, moving work only where every promise stays kept.
 //!
@@ -36,6 +37,7 @@ mod edf;
 mod edit;
 mod exclusive;
 mod flow;
+mod gang;
 mod gather;
 mod infeasible;
 mod joint;

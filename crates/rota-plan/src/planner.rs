@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rota_model::{Class, CpuSet, Model, Placement, Tenant, TenantId};
+use rota_model::{Class, CpuSet, Model, Placement, Team, Tenant, TenantId};
 
 use crate::demand::Demand;
 use crate::edit::{Edit, Newcomer, restock};
@@ -20,8 +20,8 @@ use crate::{Infeasible, Options, Plan};
 /// the CPUs concerned: those that a vCPU leaves, and one CPU for each vCPU that comes; a CPU's timetable depends on
 /// nothing but the tasks that it carries. Only if that does not give everybody a place, or if nobody is here yet, all
 /// is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. All is planned anew, too,
-/// if vCPUs of one tenant came to be on one CPU that a full plan keeps apart. The same edits in the same order give the
-/// same plans.
+/// if vCPUs of one tenant came to be on one CPU that a full plan keeps apart, or if vCPUs come whose slots come
+/// together. The same edits in the same order give the same plans.
 #[derive(Debug)]
 pub struct Planner {
     /// Numbers that no tenant has are background tenants here, which have no reservations.
@@ -164,6 +164,10 @@ impl Planner {
             }
             teams.push((id, team));
         }
+        // Which CPUs they get is a question for all who are here.
+        if newcomers.iter().any(|newcomer| newcomer.demand.is_in_gang()) {
+            return self.plan_all(edits);
+        }
         let edit = Edit::new(&self.model, &mut self.ground, &mut self.roster);
         let Some(done) = edit.run(&gone, newcomers) else { return self.plan_all(edits) };
         let mut is_crowded = false;
@@ -244,6 +248,7 @@ fn nobody() -> Tenant {
         pinned: false,
         exclusive_cores: false,
         oversubscribe: true,
+        team: Team::default(),
         matcher: None,
     }
 }

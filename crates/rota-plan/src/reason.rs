@@ -10,7 +10,7 @@ use crate::piece::Piece;
 use crate::plan::{Options, decide};
 use crate::timetable::WINDOW_VCPUS_MAX;
 use crate::windows::claims_fit;
-use crate::{CpuPlan, Infeasible, Method, Plan, PlannedVcpu};
+use crate::{CpuPlan, Infeasible, Method, Plan, PlannedVcpu, Slot};
 
 /// Why one vCPU is where it is, with the period that it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +58,13 @@ pub enum Place {
         free: u64,
         /// What it takes.
         needed: u64,
+    },
+    /// The whole of it is on one CPU, and has its slots at the same times as the tenant's other vCPUs.
+    Together {
+        /// How many others.
+        with: usize,
+        /// How many CPUs it may use.
+        of: usize,
     },
     /// Not all vCPUs fit on one CPU each. All loads were divided at once, and this one went to one CPU whole.
     Flow,
@@ -126,6 +133,9 @@ pub enum Period {
     Pieces(u64),
     /// Shorter than so many ns, as it was placed with: a multiple of the block of its cluster.
     Block(u64),
+    /// Shorter than so many ns, as it was placed with, so that slots that come together fit beside the others' on their
+    /// CPUs.
+    Together(u64),
 }
 
 /// Why a CPU's vCPUs wait for their slots when they wake, if nobody leaves them time before. Elsewhere one that has
@@ -136,6 +146,8 @@ pub enum SlotsAlone {
     Migrates(u32),
     /// It has so many vCPUs, more than [`WINDOW_VCPUS_MAX`].
     Many(usize),
+    /// This one has its slots at the same times as others of its tenant, and would not elsewhere in its windows.
+    Together(u32),
     /// It has time for the changes of task that its slots make. It has too little for all that its vCPUs could make if
     /// they were served as they wake.
     Changes,
@@ -152,6 +164,10 @@ pub fn slots_alone(plan: &Plan, cpu: &CpuPlan, switch_ns: u64) -> Option<SlotsAl
         return None;
     }
     let count = owners.len();
+    let together = owners.iter().find(|&&vcpu| plan.vcpus[vcpu as usize].method == Method::Together);
+    if let Some(&vcpu) = together {
+        return Some(SlotsAlone::Together(vcpu));
+    }
     let migrates = owners.iter().find(|&&vcpu| plan.vcpus[vcpu as usize].cpus.len() > 1);
     match migrates {
         Some(&vcpu) => Some(SlotsAlone::Migrates(vcpu)),
@@ -241,6 +257,11 @@ impl Place {
         }
     }
 
+    /// Whether each vCPU had one CPU where it was decided.
+    fn is_of_one(&self) -> bool {
+        matches!(self, Place::Fit { .. } | Place::Apart { .. } | Place::Together { .. })
+    }
+
     /// With numbers for places.
     fn named(self, number: &[u32]) -> Place {
         let name = |place: u32| number[place as usize];
@@ -267,8 +288,7 @@ pub fn explain(model: &Model, options: &Options) -> Result<(Plan, Vec<Reason>), 
     let plan = decide(model, options, Some(&journal))?;
     let Notes { placements, periods, tasks, places, together } = journal.0.into_inner();
     let number: Vec<u32> = model.host.tenant_cpus().iter().collect();
-    let divided =
-        places.iter().flatten().any(|place| !matches!(place, Place::Fit { .. } | Place::Apart { .. }));
+    let divided = places.iter().flatten().any(|place| !place.is_of_one());
     let reason = |(at, ((vcpu, task), place)): (usize, ((&PlannedVcpu, &Task), Option<Place>))| {
         let together = if divided {
             shares_a_cpu(&plan, vcpu).then_some(Together::Divided)
@@ -279,7 +299,14 @@ pub fn explain(model: &Model, options: &Options) -> Result<(Plan, Vec<Reason>), 
             (Method::Dedicated, _) | (_, None) => Place::Whole { of: may_use(model, vcpu) },
             (_, Some(place)) => place.named(&number),
         };
-        let period = period(vcpu, periods, task.period, &place, model);
+        let is_beside = |cpu: &CpuPlan| {
+            let is_together = |slot: &Slot| plan.vcpus[slot.vcpu as usize].method == Method::Together;
+            vcpu.cpus.contains(&cpu.cpu) && cpu.slots.iter().any(is_together)
+        };
+        let period = match period(vcpu, periods, task.period, &place, model) {
+            Period::LongerSlots(placed_ns) if plan.cpus.iter().any(is_beside) => Period::Together(placed_ns),
+            period => period,
+        };
         Reason { place, together, period, placed_before: placements - 1 }
     };
     let places = places.into_iter().chain(std::iter::repeat(None));

@@ -414,6 +414,11 @@ impl Roster {
         for group in &self.groups {
             group.write(&places, cpus, &mut plans, &mut vcpus);
         }
+        for (planned, &vcpu) in vcpus.iter_mut().zip(&order) {
+            if self.vcpu(vcpu).demand.is_in_gang() && planned.method == Method::Partitioned {
+                planned.method = Method::Together;
+            }
+        }
         let slot_min_ns = slot_min_ns(&model.host);
         let is_short = |slot: &&Slot| slot.len_ns() < slot_min_ns;
         let short_slots = plans.iter().flat_map(|cpu| &cpu.slots).filter(is_short).count();

@@ -104,6 +104,8 @@ pub enum Method {
     Dedicated,
     /// All of its slots are on one CPU, which it may share with others.
     Partitioned,
+    /// All of its slots are on one CPU, at the same times as those of its tenant's other vCPUs on theirs.
+    Together,
     /// Its budget is cut into pieces that run one after another on several CPUs.
     Split,
     /// It has its part of every block of time that the CPUs of a cluster have in common, on several of them.
@@ -115,6 +117,7 @@ impl fmt::Display for Method {
         f.pad(match self {
             Method::Dedicated => "dedicated",
             Method::Partitioned => "partitioned",
+            Method::Together => "together",
             Method::Split => "split",
             Method::Clustered => "clustered",
         })

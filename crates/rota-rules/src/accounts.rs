@@ -300,7 +300,7 @@ const _: () = assert!(Cause::ALL.len() == ByCause::NAMES.len());
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{Reservation, Share, Tenant};
+    use rota_model::{Reservation, Share, Team, Tenant};
     use rota_sched::Profile;
 
     fn queue(tenant: TenantId, vcpu: Option<u32>, used_ns: u64, wanted_ns: u64) -> QueueAccount {
@@ -345,6 +345,7 @@ mod tests {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         }
     }

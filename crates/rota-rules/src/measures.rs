@@ -334,6 +334,7 @@ mod tests {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: rota_model::Team::default(),
             matcher: None,
         };
         let tenant = TenantStatus {

@@ -63,7 +63,7 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_model::{Reservation, Share};
+    use rota_model::{Reservation, Share, Team};
 
     fn tenant(class: Class, vcpus: u32) -> Tenant {
         Tenant {
@@ -74,6 +74,7 @@ mod tests {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         }
     }

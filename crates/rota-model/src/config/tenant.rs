@@ -9,9 +9,9 @@ use super::error::Errors;
 use super::matcher;
 use super::table::Table;
 use super::{VCPUS_MAX, value};
-use crate::{Class, CpuSet, Host, Match, Reservation, Share, Tenant, quote};
+use crate::{Class, CpuSet, Host, Match, Reservation, Share, Team, Tenant, quote};
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "name",
     "count",
     "class",
@@ -25,6 +25,7 @@ const KEYS: [&str; 14] = [
     "node",
     "exclusive_cores",
     "oversubscribe",
+    "together",
     "match",
 ];
 
@@ -92,6 +93,11 @@ impl<'a> Tenants<'a> {
         let cpus = table.read("cpus", errors, |value| cpus(value, vcpus, matcher.as_ref()));
         let vcpus = vcpus.or(cpus.map(|(vcpus, _)| vcpus)).unwrap_or(1);
         let class = class(table, vcpus, cpus.map(|(_, share)| share), errors);
+        let usable = self.host.map(|host| {
+            let cpus = if exclusive_cores == Some(true) { host.exclusive_cpus() } else { host.tenant_cpus() };
+            affinity.as_ref().map_or_else(|| cpus.clone(), |affinity| affinity.intersection(&cpus))
+        });
+        let together = table.read("together", errors, |value| together(value, vcpus, usable.as_ref()));
         let (name, class) = (name?, class?);
         Some(Template {
             count: count.unwrap_or(1),
@@ -103,6 +109,7 @@ impl<'a> Tenants<'a> {
                 pinned: false,
                 exclusive_cores: exclusive_cores.unwrap_or(false),
                 oversubscribe: oversubscribe.unwrap_or(true),
+                team: Team { together: together.unwrap_or(false) },
                 matcher,
             },
         })
@@ -258,6 +265,26 @@ fn oversubscribe(value: &DeValue) -> Result<bool, String> {
     }
 }
 
+/// Whether all vCPUs have their slots at the same times: needs several, and a CPU for each.
+fn together(value: &DeValue, vcpus: u32, usable: Option<&CpuSet>) -> Result<bool, String> {
+    if !value::truth(value)? {
+        return Ok(false);
+    }
+    if vcpus < 2 {
+        return Err(
+            "one vCPU has nobody to be together with; write vcpus = 2, or more, or remove it".to_owned()
+        );
+    }
+    match usable.filter(|cpus| cpus.len() < vcpus as usize) {
+        Some(cpus) => Err(format!(
+            "{vcpus} vCPUs at the same time need as many CPUs, and the tenant may use {} ({cpus}); write fewer vCPUs, \
+             or give it more CPUs",
+            cpus.len()
+        )),
+        None => Ok(true),
+    }
+}
+
 /// The class with the keys that belong to it. `each` is what `cpus` makes of a share.
 fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) -> Option<Class> {
     let share = table.read("share", errors, |value| share(value, vcpus)).or(each);
@@ -266,7 +293,8 @@ fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) ->
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
     let weight = weight.unwrap_or(WEIGHT_DEFAULT);
     let name = class_name(table, errors)?;
-    let reserved = ["share", "cpus", "latency", "capped", "exclusive_cores"].map(|key| (key, "reserved"));
+    let reserved =
+        ["share", "cpus", "latency", "capped", "exclusive_cores", "together"].map(|key| (key, "reserved"));
     for (key, fits) in reserved.into_iter().chain([("weight", "shared")]) {
         if table.has(key) && fits != name {
             let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");

@@ -1,6 +1,6 @@
 //! The hosts of the benchmarks.
 
-use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology};
+use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, Topology};
 
 pub const MS: u64 = 1_000_000;
 
@@ -32,6 +32,7 @@ pub fn tenant(name: String, share_ppb: u32, latency_ns: u64) -> Tenant {
         pinned: false,
         exclusive_cores: false,
         oversubscribe: true,
+        team: Team::default(),
         matcher: None,
     }
 }

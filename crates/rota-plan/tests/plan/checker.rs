@@ -27,6 +27,7 @@ pub fn check(model: &Model, plan: &Plan) -> Result<(), String> {
         unroll(cpu, plan.table_length_ns, model.host.costs.switch_ns, &mut owned);
     }
     cores_are_kept(model, plan, &on)?;
+    slots_come_together(model, plan, &owned)?;
     // A 65,536th of the longest table.
     let slot_min = model.host.slot_min_ns.max(1_568).max(model.host.costs.switch_ns);
     let short = |slot: &&rota_plan::Slot| slot.end_ns - slot.start_ns < slot_min;
@@ -88,6 +89,32 @@ fn vcpus_are_all(model: &Model, plan: &Plan) -> Result<(), String> {
         }
     }
     if planned.next().is_some() { Err("a vCPU too many".into()) } else { Ok(()) }
+}
+
+/// Where a tenant wants it, each of its vCPUs has a slot whenever one has.
+fn slots_come_together(model: &Model, plan: &Plan, owned: &[Vec<Owned>]) -> Result<(), String> {
+    let times = |owned: &Vec<Owned>| {
+        let mut edges: Vec<(u64, i32)> =
+            owned.iter().flat_map(|one| [(one.start, 1), (one.end, -1)]).collect();
+        edges.sort_unstable();
+        // Slots that touch are one.
+        let mut merged: Vec<(u64, i32)> = Vec::new();
+        for edge in edges {
+            match merged.last() {
+                Some(last) if last.0 == edge.0 => drop(merged.pop()),
+                _ => merged.push(edge),
+            }
+        }
+        merged
+    };
+    for (tenant, entry) in (0..).zip(&model.tenants).filter(|(_, entry)| entry.team.together) {
+        let own = plan.vcpus.iter().zip(owned).filter(|(vcpu, _)| vcpu.tenant == tenant);
+        let own: Vec<_> = own.map(|(_, owned)| times(owned)).collect();
+        if own.windows(2).any(|two| two[0] != two[1]) {
+            return Err(format!("{}: its slots do not come together", entry.name));
+        }
+    }
+    Ok(())
 }
 
 /// Whoever wants cores to itself has no neighbour on a sibling, and the plan says where that is so.

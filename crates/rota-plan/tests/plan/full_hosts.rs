@@ -5,7 +5,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use rota_model::{
-    Class, Costs, CpuPlace, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology,
+    Class, Costs, CpuPlace, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, Topology,
 };
 use rota_plan::{Method, Options, plan};
 
@@ -81,6 +81,7 @@ fn hosts() -> impl Strategy<Value = Model> {
                     pinned: false,
                     exclusive_cores: false,
                     oversubscribe: true,
+                    team: Team::default(),
                     matcher: None,
                 }
             };

@@ -10,6 +10,7 @@ mod edits;
 mod exclusive;
 mod fluid;
 mod full_hosts;
+mod gangs;
 mod models;
 mod properties;
 mod refusals;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology};
+use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, Topology};
 
 pub const MS: u64 = 1_000_000;
 
@@ -39,6 +39,7 @@ pub fn reserved(name: &str, vcpus: u32, share: f64, latency_ns: u64) -> Tenant {
         pinned: false,
         exclusive_cores: false,
         oversubscribe: true,
+        team: Team::default(),
         matcher: None,
     }
 }

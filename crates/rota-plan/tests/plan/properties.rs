@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use rota_model::{Class, Costs, CpuSet, Model, Reservation, Share, Tenant};
+use rota_model::{Class, Costs, CpuSet, Model, Reservation, Share, Team, Tenant};
 use rota_plan::{Infeasible, Options, Placement, plan};
 
 use crate::checker::check;
@@ -81,6 +81,7 @@ fn to_model(random: &Host) -> Model {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         }
     });

@@ -1,7 +1,7 @@
 //! Random hosts that are 90 to 100 % reserved, each known by its number.
 
 use rota_model::{
-    Class, Costs, CpuPlace, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology,
+    Class, Costs, CpuPlace, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, Topology,
 };
 
 const ONE: u64 = Share::ONE.ppb() as u64;
@@ -142,6 +142,7 @@ impl Draft {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         });
         self.tenants.last_mut().expect("it has just been added")

@@ -87,6 +87,7 @@ fn kind(error: &Infeasible) -> &'static str {
         Infeasible::Slices { .. } => "slices",
         Infeasible::NoCpu { .. } => "no CPU",
         Infeasible::Scattered { .. } => "scattered",
+        Infeasible::Together { .. } => "together",
     }
 }
 

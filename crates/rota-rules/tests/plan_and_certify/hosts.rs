@@ -1,7 +1,9 @@
 //! Random hosts, of which about as many can be planned as cannot.
 
 use proptest::prelude::*;
-use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Spare, Tenant, Topology};
+use rota_model::{
+    Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Spare, Team, Tenant, Topology,
+};
 
 pub fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
     let share =
@@ -12,8 +14,9 @@ pub fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
     ];
     let affinity = prop::option::weighted(0.2, prop::collection::btree_set(0..cpus, 1..=cpus as usize));
     let exclusive = prop::bool::weighted(0.1);
-    let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity, exclusive).prop_map(
-        |(share, latency_ns, capped, vcpus, affinity, exclusive_cores)| Tenant {
+    let together = prop::bool::weighted(0.15);
+    let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity, exclusive, together).prop_map(
+        |(share, latency_ns, capped, vcpus, affinity, exclusive_cores, together)| Tenant {
             oversubscribe: true,
             name: String::new(),
             class: Class::Reserved(Reservation {
@@ -25,6 +28,7 @@ pub fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
             affinity: affinity.map(CpuSet::from_iter),
             pinned: false,
             exclusive_cores,
+            team: Team { together },
             matcher: None,
         },
     );

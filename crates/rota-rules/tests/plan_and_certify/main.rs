@@ -9,7 +9,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use rota_model::{
-    Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, TenantId, Topology,
+    Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, TenantId, Topology,
 };
 use rota_plan::{
     CpuPlan, HYPERPERIOD_NS, Infeasible, Options, Plan, Planner, SLICES_MAX, Slot, VCPU_CPUS_MAX,
@@ -218,6 +218,7 @@ fn what_is_free_on_a_hundred_cpus_is_gathered() {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         };
         let model = Model { host: host.clone(), tenants: (0..=CPUS).map(tenant).collect() };
@@ -263,6 +264,7 @@ fn the_thesis_host_has_a_small_table() {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         };
         let model = Model { host: host.clone(), tenants: vec![quarter] };

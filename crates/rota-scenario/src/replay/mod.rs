@@ -26,7 +26,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow, ensure};
 use rota_model::config::{Source, parse};
 use rota_model::{
-    Class, Costs as Promised, CpuPlace, CpuSet, Match, Model, Reservation, Share, Tenant, TenantId, Topology,
+    Class, Costs as Promised, CpuPlace, CpuSet, Match, Model, Reservation, Share, Team, Tenant, TenantId,
+    Topology,
 };
 use rota_record::{Class as Recorded, Policy, Quota, Rank, Recording, Thread};
 use rota_sim::{Costs, CpuId, CpuMask, Limits, Machine, State, Task, TaskId};
@@ -217,6 +218,7 @@ fn model(recording: &Recording, topology: Topology) -> Result<Model> {
             pinned: false,
             exclusive_cores: tenant.exclusive_cores,
             oversubscribe: true,
+            team: Team::default(),
             matcher: tenant.is_vm.then_some(matcher),
         });
     }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use rota_model::config::Source;
-use rota_model::{Class, CpuPlace, Reservation, Share, Tenant, Topology};
+use rota_model::{Class, CpuPlace, Reservation, Share, Team, Tenant, Topology};
 use rota_scenario::Scenario;
 use rota_scenario::policies::{Entry, POLICIES};
 use rota_sim::observe::{Event, Sanity, Trace};
@@ -109,6 +109,7 @@ fn tenant(rng: &mut Rng) -> Tenant {
         pinned: false,
         exclusive_cores: false,
         oversubscribe: true,
+        team: Team::default(),
         matcher: None,
     }
 }

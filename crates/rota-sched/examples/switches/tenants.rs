@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use fastrand::Rng;
-use rota_model::{Class, Costs, CpuSet, Host, Placement, Reservation, Share, Tenant, TenantId, Topology};
+use rota_model::{
+    Class, Costs, CpuSet, Host, Placement, Reservation, Share, Team, Tenant, TenantId, Topology,
+};
 use rota_plan::CANDIDATES;
 use rota_rules::planning;
 use rota_sched::{SYSTEM, Scheduler, TenantKind, TenantSpec};
@@ -103,6 +105,7 @@ impl Tenants {
             pinned: true,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         };
         let host = Host {
@@ -200,6 +203,7 @@ impl Tenants {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         };
         // Its threads may be there before it is a tenant, or come later.

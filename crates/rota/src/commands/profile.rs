@@ -195,6 +195,7 @@ mod tests {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: rota_model::Team::default(),
             matcher: None,
         };
         let absent = rota_rules::accounts::absent(&tenant);

@@ -90,6 +90,11 @@ fn place(vcpu: &PlannedVcpu, reason: &Reason) -> String {
             "{on} ({} free), of the {with_room} of {of} CPUs with room, to keep vCPUs of one tenant apart",
             share(*free)
         ),
+        Place::Together { with, of } => format!(
+            "{on}, of {} that it may use, with the same slots there as {} of its tenant on theirs",
+            count(*of, "CPU"),
+            count(*with, "vCPU")
+        ),
         Place::Flow => {
             format!("{on}, where it fits whole when all are divided at once: not all fit on one CPU each")
         }
@@ -145,6 +150,9 @@ fn why_period(period: Period) -> String {
         Period::LongerSlots(before) => format!("not {}, for slots would be too short", duration(before)),
         Period::Pieces(before) => {
             format!("not {}, for so its pieces fit beside the others", duration(before))
+        }
+        Period::Together(before) => {
+            format!("not {}, to fit beside slots that come together", duration(before))
         }
         Period::Block(before) => format!("not {}, to be a multiple of its cluster's block", duration(before)),
     }

@@ -44,6 +44,9 @@ fn used_percent(cpu: &CpuPlan) -> f64 {
 fn why_slots_alone(plan: &Plan, model: &Model, why: SlotsAlone) -> String {
     match why {
         SlotsAlone::Migrates(vcpu) => format!("{} migrates", vcpu_name(plan, model, vcpu)),
+        SlotsAlone::Together(vcpu) => {
+            format!("the slots of {} come together with others", vcpu_name(plan, model, vcpu))
+        }
         SlotsAlone::Many(count) => format!("{count} vCPUs, more than {WINDOW_VCPUS_MAX}"),
         SlotsAlone::Changes => "no time for more changes of task than slots make".to_owned(),
     }
@@ -56,7 +59,9 @@ fn count(number: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology};
+    use rota_model::{
+        Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, Topology,
+    };
     use rota_plan::{Options, Plan, plan};
 
     use super::*;
@@ -76,6 +81,7 @@ mod tests {
             pinned: false,
             exclusive_cores: false,
             oversubscribe: true,
+            team: Team::default(),
             matcher: None,
         };
         let model = Model {

@@ -46,10 +46,11 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
 /// A line for each reason why CPUs go by their slots alone.
 fn by_slots(plan: &Plan, model: &Model) -> String {
     let switch_ns = model.host.costs.switch_ns;
-    let [mut migrated, mut crowded, mut busy] = [const { Vec::new() }; 3];
+    let [mut migrated, mut together, mut crowded, mut busy] = [const { Vec::new() }; 4];
     for cpu in &plan.cpus {
         match slots_alone(plan, cpu, switch_ns) {
             Some(SlotsAlone::Migrates(_)) => migrated.push(cpu.cpu),
+            Some(SlotsAlone::Together(_)) => together.push(cpu.cpu),
             Some(SlotsAlone::Many(_)) => crowded.push(cpu.cpu),
             Some(SlotsAlone::Changes) => busy.push(cpu.cpu),
             None => {}
@@ -64,6 +65,7 @@ fn by_slots(plan: &Plan, model: &Model) -> String {
         }
     };
     line(migrated, "a vCPU that migrates")
+        + &line(together, "slots that come together with others")
         + &line(crowded, &format!("more than {WINDOW_VCPUS_MAX} vCPUs"))
         + &line(busy, "no time for more changes of task than slots make")
 }

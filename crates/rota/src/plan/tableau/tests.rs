@@ -1,6 +1,6 @@
 //! The layout read back as its description says, and asked as the prototype asks it: whose is this CPU now?
 
-use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Tenant, Topology};
+use rota_model::{Class, Costs, CpuSet, Host, Model, Placement, Reservation, Share, Team, Tenant, Topology};
 use rota_plan::{Options, Plan, plan};
 
 use super::super::tests::small;
@@ -100,6 +100,7 @@ fn tenant(name: &str, share: f64, latency_ns: u64, capped: bool) -> Tenant {
         pinned: false,
         exclusive_cores: false,
         oversubscribe: true,
+        team: Team::default(),
         matcher: None,
     }
 }
