@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rota_model::{Costs, CpuSet, Host, Model, Reservation, Tenant, TenantId};
-use rota_plan::{Change, Edits, Infeasible, Options, Plan, Planner, Seat, VcpuKey};
+use rota_plan::{Change, Edits, Infeasible, Method, Options, Plan, Planner, Seat, VcpuKey};
 use rota_table::{
     Certified, CpuSource, EncodeError, Promise, SlotSource, TableSource, VcpuSource, Violation, certify,
     encode,
@@ -143,6 +143,7 @@ pub fn source(plan: &Plan, ids: &[TenantId], costs: Costs) -> TableSource {
         reservation: Reservation { share: vcpu.share, latency_ns: vcpu.latency_ns, capped: vcpu.capped },
         budget_ns: ns(vcpu.budget_ns),
         period_ns: ns(vcpu.period_ns),
+        together: vcpu.method == Method::Together,
     });
     TableSource {
         length_ns: ns(plan.table_length_ns),
@@ -167,6 +168,7 @@ pub fn promises(model: &Model, ids: &[TenantId]) -> Vec<Promise> {
             reservation,
             cpus: tenant.vcpu_cpus(index, cpus),
             unshared: unshared.clone(),
+            together: tenant.team.together,
         }));
     }
     promises

@@ -29,6 +29,7 @@ fn host(cpus: u32, vcpus_per_cpu: u32, windows: u32) -> TableSource {
                 reservation,
                 budget_ns: budget_ns(place),
                 period_ns,
+                together: false,
             }
         }));
         let mut slots = Vec::new();
@@ -55,6 +56,7 @@ fn promises(source: &TableSource) -> Vec<Promise> {
         reservation: vcpu.reservation,
         cpus: all.clone(),
         unshared: none.clone(),
+        together: false,
     };
     source.vcpus.iter().map(promise).collect()
 }

@@ -56,6 +56,8 @@ pub struct VcpuSource {
     pub budget_ns: u32,
     /// T of it, in ns.
     pub period_ns: u32,
+    /// Its slots come together with those of others, so they are walls: its CPUs do not serve in windows.
+    pub together: bool,
 }
 
 /// Why a source cannot be written as a table. Whether a table keeps its promises is the certifier's question.
@@ -121,7 +123,7 @@ pub fn encode(source: &TableSource) -> Result<Vec<u8>, EncodeError> {
         }
     }
     let homes = tables.settle_homes()?;
-    tables.open_windows(source.length_ns, source.switch_ns);
+    tables.open_windows(source);
     tables.into_bytes(source.length_ns, &homes)
 }
 
@@ -243,12 +245,16 @@ impl Sections {
     }
 
     /// Marks the CPUs that can serve their vCPUs in windows, and writes what each of these may claim of a window.
-    fn open_windows(&mut self, length_ns: u32, switch_ns: u32) {
+    fn open_windows(&mut self, source: &TableSource) {
+        let (length_ns, switch_ns) = (source.length_ns, source.switch_ns);
         for cpu in &mut self.cpus {
             let slots = &self.slots[cpu.first_slot as usize..][..cpu.nr_slots as usize];
             let locals = &self.locals[cpu.first_local as usize..][..cpu.nr_locals as usize];
             let vcpus: Vec<(u32, Vcpu)> =
                 locals.iter().map(|&local| (local, self.vcpus[local as usize])).collect();
+            if locals.iter().any(|&local| source.vcpus[local as usize].together) {
+                continue;
+            }
             let Some(windows) = windows::of(cpu, slots, &vcpus, length_ns, switch_ns) else { continue };
             cpu.flags |= layout::CPU_WINDOWS;
             cpu.switch_ns = switch_ns;
@@ -401,6 +407,7 @@ mod tests {
             reservation,
             budget_ns: 1,
             period_ns: length_ns,
+            together: false,
         });
         TableSource { length_ns, switch_ns: 0, cpus, vcpus: vcpus.collect() }
     }

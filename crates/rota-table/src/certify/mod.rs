@@ -8,6 +8,7 @@ mod format;
 mod homes;
 mod records;
 mod service;
+mod together;
 mod violation;
 mod windows;
 
@@ -34,6 +35,8 @@ pub struct Promise {
     pub cpus: CpuSet,
     /// The host's cores of several CPUs, of which its tenant shares none with others; empty if it may share them.
     pub unshared: Arc<[CpuSet]>,
+    /// It has its slots at the same times as all vCPUs of its tenant that are promised this.
+    pub together: bool,
 }
 
 /// A table that has passed. Only [`certify`] makes one.
@@ -92,7 +95,9 @@ impl Certified {
 ///   length all claims come to no more than that; and each latency is at least 2 (T - C), what the vCPU can wait for
 ///   there;
 /// - **cores**: where a vCPU of a tenant that shares no cores has a slot, no other tenant has one on the same core, and
-///   exactly the CPUs of such cores are marked.
+///   exactly the CPUs of such cores are marked;
+/// - **together**: the vCPUs of one tenant that are promised so have slots at exactly the same times, and none of them
+///   is on a CPU that serves in windows, where slots are no walls.
 ///
 /// All service is net: each stretch of slots of one vCPU that touch, on one CPU, loses `costs.switch_ns` at its start,
 /// and `costs.migration_ns` as well if the vCPU's stretch before was on another CPU. What a stretch is too short to
@@ -123,5 +128,6 @@ fn check(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), Violati
     let promise_of = records::check(&table, promises)?;
     let least_ns = service::check(&table, &slots, &promise_of, costs.migration_ns)?;
     windows::check(&table, costs.switch_ns, &least_ns)?;
-    cores::check(&table, &slots, &promise_of)
+    cores::check(&table, &slots, &promise_of)?;
+    together::check(&table, &slots, &promise_of)
 }

@@ -187,6 +187,12 @@ pub enum Violation {
     Core { cpu: u32, core: CpuSet },
     #[error("CPU {cpu}: that one tenant has its core to itself is {expected}, and {found} in the table")]
     Exclusive { cpu: u32, found: bool, expected: bool },
+    #[error("{vcpu} is to have its slots together with {with}, but at {at_ns} ns only one of them has one")]
+    NotTogether { vcpu: VcpuName, with: VcpuName, at_ns: u64 },
+    #[error(
+        "{vcpu} is to have its slots together with others, but CPU {cpu} serves it in windows, not by its slots"
+    )]
+    TogetherInWindows { vcpu: VcpuName, cpu: u32 },
     #[error("{vcpu} is capped, but has {got_ns} ns in the whole table, {} ns more than its share of {most_ns} ns",
         got_ns - most_ns)]
     Cap { vcpu: VcpuName, got_ns: u64, most_ns: u64 },

@@ -95,6 +95,7 @@ mod tests {
             reservation: Reservation { share: Share::ONE, latency_ns, capped: false },
             budget_ns,
             period_ns,
+            together: false,
         });
         TableSource { length_ns: 840, switch_ns: SWITCH_NS, cpus: cpus.collect(), vcpus: vcpus.collect() }
     }
@@ -136,6 +137,15 @@ mod tests {
         let cpus: [&[_]; 3] = [&[(0, 100, 0), (100, 200, 1)], &[(210, 310, 0)], &[(0, 100, 2)]];
         let vcpus = [(150, 420, 840), (50, 420, 840), (50, 420, 840)];
         assert_eq!(opened(&source(&cpus, &vcpus)), (vec![false, false, true], vec![0, 0, 100]));
+    }
+
+    /// The slots of one are walls for all on its CPU.
+    #[test]
+    fn no_slots_may_come_together() {
+        let slots = [(0, 100, 0), (100, 200, 1)];
+        let mut source = source(&[&slots, &[(0, 100, 2)]], &[(80, 420, 840); 3]);
+        source.vcpus[1].together = true;
+        assert_eq!(opened(&source), (vec![false, true], vec![0, 0, 100]));
     }
 
     #[test]

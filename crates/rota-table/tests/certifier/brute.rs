@@ -103,6 +103,7 @@ pub fn judge(bytes: &[u8], promises: &[Promise], costs: Costs) -> Result<(), Str
     let served = run(bytes, costs)?;
     ensure(served.len() == promises.len(), || "promises and vCPUs differ".into())?;
     judge_cores(&raw, promises, &served)?;
+    judge_together(&raw, promises, &served)?;
     let vcpus_at = raw.u32(64)?;
     let homes_at = raw.u32(80)?;
     let (mut seen, mut homes) = (BTreeSet::new(), Vec::new());
@@ -155,6 +156,28 @@ fn judge_cores(raw: &Raw, promises: &[Promise], served: &[Timeline]) -> Result<(
         let flags = raw.u32(cpus_at + 64 * cpu + 32)? & !windowed::FLAG;
         ensure(flags == u64::from(kept), || format!("flags of CPU {cpu}"))
     })
+}
+
+/// Whoever is promised it has slots whenever the others of its tenant have that are promised it, and on CPUs where
+/// slots are walls.
+fn judge_together(raw: &Raw, promises: &[Promise], served: &[Timeline]) -> Result<(), String> {
+    let (cpus_at, vcpus_at) = (raw.u32(60)?, raw.u32(64)?);
+    let mut times_of: Vec<(u64, Vec<bool>)> = Vec::new();
+    for (vcpu, timeline) in (0..).zip(served) {
+        let name = (raw.u32(vcpus_at + 64 * vcpu)?, raw.u32(vcpus_at + 64 * vcpu + 4)?);
+        let is_its = |p: &&Promise| (u64::from(p.tenant), u64::from(p.index)) == name;
+        if !promises.iter().find(is_its).is_some_and(|promise| promise.together) {
+            continue;
+        }
+        for time in timeline.iter().flatten() {
+            let flags = raw.u32(cpus_at + 64 * time.cpu + 32)?;
+            ensure(flags & windowed::FLAG == 0, || format!("{name:?} in windows"))?;
+        }
+        times_of.push((name.0, timeline.iter().map(Option::is_some).collect()));
+    }
+    let differ = |one: &(u64, Vec<bool>), other: &(u64, Vec<bool>)| one.0 == other.0 && one.1 != other.1;
+    let is_apart = times_of.iter().any(|one| times_of.iter().any(|other| differ(one, other)));
+    ensure(!is_apart, || "not together".into())
 }
 
 /// The CPUs on which a vCPU runs. It is never on two at once, so that no two are the first.

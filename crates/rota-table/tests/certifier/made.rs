@@ -40,8 +40,9 @@ impl Made {
             let latency_ns = least_latency(&made.source, vcpu);
             let reservation = Reservation { share, latency_ns, capped: task.capped };
             let (budget_ns, period_ns) = (task.budget, task.period);
-            made.source.vcpus.push(VcpuSource { tenant, index, reservation, budget_ns, period_ns });
-            made.promises.push(Promise { tenant, index, reservation, cpus, unshared: [].into() });
+            let together = false;
+            made.source.vcpus.push(VcpuSource { tenant, index, reservation, budget_ns, period_ns, together });
+            made.promises.push(Promise { tenant, index, reservation, cpus, unshared: [].into(), together });
         }
         made
     }
@@ -56,6 +57,15 @@ impl Made {
                 Some(cpu) => cpu.exclusive = true,
                 None => self.source.cpus.push(CpuSource { exclusive: true, ..cpu(number, 0, &[]) }),
             }
+        }
+        self
+    }
+
+    /// The same with slots of a tenant's vCPUs that come together.
+    pub fn with_together(mut self, tenant: u32) -> Made {
+        for (vcpu, promise) in self.source.vcpus.iter_mut().zip(&mut self.promises) {
+            vcpu.together |= vcpu.tenant == tenant;
+            promise.together |= promise.tenant == tenant;
         }
         self
     }
@@ -160,6 +170,28 @@ pub fn by_hand() -> Made {
         task((14, 0), 105, 105, true),
     ];
     Made::new(840, cpus, &tasks).with_core(14, &"0,4".parse().unwrap())
+}
+
+/// Two tenants whose slots come together: three vCPUs on CPUs of different lengths, of which one is cut into slots that
+/// touch and one migrates, and two beside the third. Others fill the rest.
+pub fn together() -> Made {
+    let cpus = vec![
+        cpu(0, 210, &[(0, 60, 0), (100, 130, 0), (130, 200, 5)]),
+        cpu(1, 420, &[(0, 40, 1), (40, 60, 1), (60, 90, 3), (100, 130, 1), (210, 270, 1), (310, 340, 1)]),
+        cpu(2, 420, &[(0, 60, 2), (60, 90, 4), (100, 130, 2), (210, 270, 2), (350, 400, 6)]),
+        cpu(3, 420, &[(310, 340, 2)]),
+    ];
+    let task = |name, budget, period, capped| Task { name, budget, period, capped };
+    let tasks = [
+        task((20, 0), 90, 210, true),
+        task((20, 1), 90, 210, true),
+        task((20, 2), 90, 210, true),
+        task((21, 0), 30, 420, false),
+        task((21, 1), 30, 420, false),
+        task((22, 0), 70, 210, false),
+        task((23, 0), 50, 420, false),
+    ];
+    Made::new(840, cpus, &tasks).with_together(20).with_together(21)
 }
 
 /// A small generator of numbers (SplitMix64, Steele et al. 2014).

@@ -12,6 +12,7 @@ mod rules_cores;
 mod rules_costs;
 mod rules_cpus;
 mod rules_format;
+mod rules_together;
 mod rules_vcpus;
 mod rules_windows;
 mod sound;

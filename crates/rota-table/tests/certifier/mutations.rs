@@ -5,7 +5,7 @@
 use rota_model::Costs;
 use rota_table::{Promise, SlotSource, VcpuSource, encode};
 
-use crate::made::{Made, at_random, by_hand};
+use crate::made::{Made, at_random, by_hand, together};
 use crate::parts::{Parts, signed};
 
 const COSTS: Costs = Costs { switch_ns: 3, migration_ns: 2 };
@@ -14,7 +14,8 @@ const COSTS: Costs = Costs { switch_ns: 3, migration_ns: 2 };
 fn victims() -> Vec<Made> {
     let by_hand = [by_hand(), by_hand().costing(COSTS).unwrap()];
     let patient = by_hand.clone().map(Made::patient);
-    by_hand.into_iter().chain(patient).chain((1..=10).map(at_random)).collect()
+    let together = [together(), together().costing(COSTS).unwrap().patient()];
+    by_hand.into_iter().chain(patient).chain(together).chain((1..=10).map(at_random)).collect()
 }
 
 /// Counts what became of mutants, so that no test passes for want of them.
@@ -288,6 +289,12 @@ fn every_promise() {
             }
             mutate("no core of its own", &|made| made.promises[vcpu].unshared = [].into());
             mutate("affinity", &|made| made.promises[vcpu].cpus = "0-9".parse().unwrap());
+            mutate("together", &|made| made.promises[vcpu].together ^= true);
+            mutate("walls", &|made| made.source.vcpus[vcpu].together ^= true);
+            mutate("all together", &|made| {
+                let tenant = made.promises[vcpu].tenant;
+                made.promises.iter_mut().for_each(|promise| promise.together |= promise.tenant == tenant);
+            });
             let length_ns = made.source.length_ns;
             let divisors = (1..=length_ns).filter(|&period_ns| length_ns.is_multiple_of(period_ns));
             for period_ns in divisors.chain([0, length_ns + 1, 2 * length_ns]) {
