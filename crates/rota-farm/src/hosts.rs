@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use rota_sim::Rng;
 
-use super::swarm::{COSTS_STREAM, Swarm, spread};
+use super::swarm::{COSTS_STREAM, Swarm, TOGETHER_STREAM, spread};
 
 /// Shares that do not add up to whole CPUs, in millionths.
 const ODD_SHARES: [u64; 6] = [333_300, 940_000, 600_000, 700_000, 123_456, 510_000];
@@ -121,6 +121,8 @@ impl Draft<'_> {
             let first = u64::from(self.swarm.housekeeping) + self.rng.below(cpus);
             let last = (first + self.rng.below(4)).min(u64::from(self.swarm.cpus) - 1);
             writeln!(self.text, "affinity = \"{first}-{last}\"")?;
+        } else if (2..=cpus).contains(&vcpus) && Rng::new(self.swarm.seed, TOGETHER_STREAM).chance(1, 8) {
+            writeln!(self.text, "together = true")?;
         }
         Ok(())
     }

@@ -14,6 +14,8 @@ pub const S: u64 = 1_000_000_000;
 pub const BOUND_STREAM: u64 = 5 << 32;
 /// Likewise, for what changes of task cost.
 pub const COSTS_STREAM: u64 = 6 << 32;
+/// Likewise, for whether tenants' slots come together.
+pub const TOGETHER_STREAM: u64 = 7 << 32;
 
 /// What may be done to a host while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

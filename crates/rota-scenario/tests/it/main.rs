@@ -6,3 +6,4 @@ mod interference;
 mod policies;
 mod replay;
 mod scenario;
+mod together;
