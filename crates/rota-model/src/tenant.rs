@@ -146,7 +146,14 @@ impl Tenant {
         if self.pinned { cpus.iter().skip(index as usize).take(1).collect() } else { cpus }
     }
 
-    /// The reservation of each of its vCPUs, if it has one.
+    /// What one of its vCPUs is promised, if the tenant has a reservation: as the others, unless parts are by load.
+    pub fn vcpu_reservation(&self, index: u32) -> Option<Reservation> {
+        let reservation = self.reservation()?;
+        let share = self.team.parts.get(index as usize).copied().unwrap_or(reservation.share);
+        Some(Reservation { share, ..reservation })
+    }
+
+    /// The reservation of each of its vCPUs, if it has one; what they have on average, if parts are by load.
     pub fn reservation(&self) -> Option<Reservation> {
         match self.class {
             Class::Reserved(reservation) => Some(reservation),

@@ -242,7 +242,7 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
                     pinned: false,
                     exclusive_cores,
                     oversubscribe,
-                    team: Team { together },
+                    team: Team { together, ..Team::default() },
                     matcher,
                 }
             });

@@ -72,8 +72,8 @@ impl Places {
         entry: &Tenant,
         demands: &mut Vec<Demand>,
     ) -> Result<(), Infeasible> {
-        let Some(reservation) = entry.reservation() else { return Ok(()) };
         for index in 0..entry.vcpus {
+            let Some(reservation) = entry.vcpu_reservation(index) else { return Ok(()) };
             let usable = if entry.exclusive_cores { &self.exclusive } else { &self.usable };
             let cpus = entry.vcpu_cpus(index, usable);
             if cpus.is_empty() {

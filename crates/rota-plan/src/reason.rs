@@ -329,7 +329,7 @@ fn may_use(model: &Model, vcpu: &PlannedVcpu) -> usize {
 
 fn period(vcpu: &PlannedVcpu, periods: Periods, placed_ns: u64, place: &Place, model: &Model) -> Period {
     let longest_ns = || {
-        let reservation = model.tenants[vcpu.tenant as usize].reservation()?;
+        let reservation = model.tenants[vcpu.tenant as usize].vcpu_reservation(vcpu.index)?;
         let task = task(&reservation, Choice::Longest, model.host.costs.switch_ns).ok()?;
         Some(task.period)
     };

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use rota_model::{Class, TenantId};
-use rota_sched::{Cause, CpuAccount, QueueAccount, SYSTEM};
+use rota_sched::{Cause, CpuAccount, QueueAccount, SYSTEM, Spent};
 
 use crate::life::TenantView;
+use crate::matching::Load;
 use crate::profile::{QueueStatus, Spending};
 use crate::status::{ByCause, CpuStatus, State, TenantStatus};
 
@@ -152,6 +153,26 @@ impl Accounts {
         last.cpus.iter().map(left).collect()
     }
 
+    /// When the window begins.
+    pub fn since_ns(&self) -> u64 {
+        self.readings.front().map_or(0, |first| first.at_ns)
+    }
+
+    /// What each of a VM's vCPUs did in the window; none if some have no thread of their own.
+    pub fn loads(&self, id: TenantId, vcpus: u32) -> Option<Vec<Load>> {
+        let (first, last) = (self.readings.front()?, self.readings.back()?);
+        let of = |reading: &Reading, vcpu: u32| {
+            let its = |queue: &&QueueAccount| queue.tenant == id && queue.vcpu == Some(vcpu);
+            reading.queues.iter().find(its).map(|queue| queue.profile.spent_ns)
+        };
+        let grown = |vcpu: u32| {
+            let (then, now) = (of(first, vcpu)?, of(last, vcpu)?);
+            let grown = |kind: Spent| growth(now[kind as usize], then[kind as usize]);
+            Some(Load { running_ns: grown(Spent::Running), waiting_ns: grown(Spent::Waiting) })
+        };
+        (0..vcpus).map(grown).collect()
+    }
+
     /// The tenants, as `rota status` shows them.
     pub fn tenants<'a>(&self, tenants: impl Iterator<Item = TenantView<'a>>) -> Vec<TenantStatus> {
         let (first, last) = self.window();
@@ -206,6 +227,9 @@ fn tenant_status(
         kind: if tenant.is_vm { "vm" } else { "container" }.to_owned(),
         vcpus: tenant.tenant.vcpus,
         promised: tenant.promised.map(|promise| promise.share.fraction() * f64::from(tenant.tenant.vcpus)),
+        together: tenant.tenant.team.together,
+        matching: tenant.tenant.team.matching,
+        parts: tenant.parts.iter().map(|part| part.fraction()).collect(),
         received: part(growth(now.used_ns, then.used_ns), window_ns),
         used_ns: now.used_ns,
         received_total: part(now.used_ns, last.at_ns.saturating_sub(tenant.since_ns)),
@@ -240,6 +264,9 @@ pub fn absent(tenant: &rota_model::Tenant) -> TenantStatus {
         kind: "container".to_owned(),
         vcpus: tenant.vcpus,
         promised: None,
+        together: tenant.team.together,
+        matching: tenant.team.matching,
+        parts: Vec::new(),
         received: 0.0,
         used_ns: 0,
         received_total: 0.0,
@@ -359,6 +386,7 @@ mod tests {
             refused: None,
             is_vm: true,
             since_ns,
+            parts: &[],
             promised: tenant.reservation(),
         }
     }

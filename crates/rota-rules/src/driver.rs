@@ -18,6 +18,7 @@ use crate::background::Spread;
 use crate::interference::spread::Pair;
 use crate::interference::{Due, Neighbours, ThreadCount};
 use crate::life::{Action, Event, Life};
+use crate::matching::Matching;
 use crate::status::Status;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -89,6 +90,7 @@ pub struct Driver {
     accounts: Accounts,
     spread: Spread,
     neighbours: Neighbours,
+    matching: Matching,
     /// Each with the time when it is due next.
     jobs: Vec<(Job, u64)>,
     /// When the configuration is to be read, after an edit.
@@ -109,6 +111,7 @@ impl Driver {
             accounts: Accounts::default(),
             spread: Spread::default(),
             neighbours: Neighbours::new(now_ns),
+            matching: Matching::default(),
             jobs: jobs.iter().map(|job| (*job, now_ns + job.period_ns)).collect(),
             configure_ns: None,
             events: VecDeque::from([Event::Tick]),
@@ -158,9 +161,12 @@ impl Driver {
 
     /// The scheduler's counters were read, for [`Chore::Count`] or because somebody asks.
     pub fn counted(&mut self, reading: Reading) {
+        let now_ns = reading.at_ns;
         for line in self.accounts.update(reading, self.life.tenants()).into_iter().rev() {
             self.commands.push_front(Command::Act(Action::Say(line)));
         }
+        let better = self.matching.update(now_ns, &self.accounts, self.life.tenants());
+        self.events.extend(better.into_iter().map(|(tenant, parts)| Event::Parted { tenant, parts }));
     }
 
     /// Something has happened to the configuration's files: [`Chore::Configure`] follows when they are left alone.

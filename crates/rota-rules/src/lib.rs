@@ -13,6 +13,7 @@ mod driver;
 mod enactor;
 pub mod interference;
 pub mod life;
+pub mod matching;
 pub mod measures;
 pub mod planning;
 pub mod profile;

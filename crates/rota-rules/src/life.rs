@@ -14,6 +14,7 @@
 mod admission;
 mod event;
 mod exchange;
+mod parts;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -21,7 +22,7 @@ mod told;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rota_model::{Cgroup, Class, Host, Match, Model, Reservation, Tenant, TenantId};
+use rota_model::{Cgroup, Class, Host, Match, Model, Reservation, Share, Tenant, TenantId};
 use rota_sched::{SYSTEM, TenantKind, TenantSpec};
 use rota_table::Certified;
 
@@ -101,8 +102,10 @@ pub struct TenantView<'a> {
     pub is_vm: bool,
     /// When it came.
     pub since_ns: u64,
-    /// What each of its vCPUs is promised by the table in force.
+    /// What each of its vCPUs is promised by the table in force, or all of them on average.
     pub promised: Option<Reservation>,
+    /// What each is promised, if parts of the total are by load.
+    pub parts: &'a [Share],
 }
 
 /// The state. See the module's page.
@@ -189,6 +192,7 @@ impl Life {
                 is_vm: entry.is_vm,
                 since_ns: entry.since_ns,
                 promised: granted.and_then(Tenant::reservation),
+                parts: granted.map_or(&[], |granted| &granted.team.parts),
             }
         })
     }
@@ -201,6 +205,7 @@ impl Life {
             Event::Appeared { tenant, cgroup } => self.appeared(now_ns, &tenant, cgroup, &mut said),
             Event::Vanished { tenant } => self.vanished(now_ns, &tenant, &mut said),
             Event::Threads { tenant, threads } => self.threads(now_ns, &tenant, threads, &mut said),
+            Event::Parted { tenant, parts } => self.parted(now_ns, tenant, parts, &mut said),
             Event::Installed { generation, adopted_at_ns } => {
                 if let Some(next) = &mut self.next {
                     (next.generation, next.adopted_at_ns) = (generation, Some(adopted_at_ns));
@@ -230,8 +235,9 @@ impl Life {
             ));
             return;
         }
+        let kept = self.with_parts(&model.tenants);
         let wishes: BTreeMap<&str, &Tenant> =
-            model.tenants.iter().map(|tenant| (tenant.name.as_str(), tenant)).collect();
+            kept.iter().map(|tenant| (tenant.name.as_str(), tenant)).collect();
         if model.host != self.model.host
             && let Err(reason) = self.check_host(&model.host, &wishes)
         {
@@ -410,7 +416,8 @@ impl Life {
                 .map_err(|refusal| said.push(format!("the table in force stays, for now: {refusal}")))
                 .ok(),
         };
-        let (grants, refused, host) = (admission.grants, admission.refused, host.clone());
+        let (grants, mut refused, host) = (admission.grants, admission.refused, host.clone());
+        self.take_back_parts(&grants, &mut refused, said);
         self.refuse(refused, said);
         let proposal = proposal?;
         said.push(format!("the next table: {}", proposal.change));

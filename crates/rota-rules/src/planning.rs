@@ -159,10 +159,10 @@ pub fn promises(model: &Model, ids: &[TenantId]) -> Vec<Promise> {
     let (cores, none): (Arc<[CpuSet]>, Arc<[CpuSet]>) = (model.host.topology.siblings().into(), [].into());
     let mut promises = Vec::new();
     for (tenant, &id) in model.tenants.iter().zip(ids) {
-        let Some(reservation) = tenant.reservation() else { continue };
         let (cpus, unshared) =
             if tenant.exclusive_cores { (&exclusive_cpus, &cores) } else { (&tenant_cpus, &none) };
-        promises.extend((0..tenant.vcpus).map(|index| Promise {
+        let reserved = (0..tenant.vcpus).filter_map(|index| Some((index, tenant.vcpu_reservation(index)?)));
+        promises.extend(reserved.map(|(index, reservation)| Promise {
             tenant: id,
             index,
             reservation,

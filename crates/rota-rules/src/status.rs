@@ -134,6 +134,15 @@ pub struct TenantStatus {
     pub vcpus: u32,
     /// The guaranteed share; nothing unless it is reserved.
     pub promised: Option<f64>,
+    /// Its vCPUs' slots come together.
+    #[serde(default)]
+    pub together: bool,
+    /// Its total share goes to its vCPUs by their load.
+    #[serde(default)]
+    pub matching: bool,
+    /// What each vCPU is promised, if that differs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<f64>,
     /// The share received in the window.
     pub received: f64,
     /// CPU time since it came, in ns.

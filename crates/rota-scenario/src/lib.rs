@@ -22,6 +22,7 @@
 //! | `working_set` | how much memory each thread works on, in KiB; 0 by default |
 //! | `references` | so many lines of it a thread refers to in each microsecond of computing; 0 by default: caches are not simulated, and a change of threads costs the same for each KiB |
 //! | `overlap` | so many of its misses are under way at a time; 1 by default: each address is known from the one before |
+//! | `bound` | whether a guest's threads stay on the vCPUs that they begin on, one after the other; `false` by default |
 //!
 //! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
 //! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
@@ -121,6 +122,8 @@ pub struct Workload {
     pub working_set_kib: u64,
     /// How it refers to it, if caches are simulated for it.
     pub memory: Option<Memory>,
+    /// Whether a guest's threads stay on their vCPUs.
+    pub bound: bool,
 }
 
 /// A thread of a tenant.
@@ -175,7 +178,7 @@ impl Scenario {
         let mut members =
             self.replay.as_ref().map_or_else(Vec::new, |replay| replay.members(self.warm_up_ns));
         let mut guests: BTreeMap<TenantId, (Guest, u64, Option<Memory>)> = BTreeMap::new();
-        for Workload { tenants, work, working_set_kib, memory } in &self.workloads {
+        for Workload { tenants, work, working_set_kib, memory, bound } in &self.workloads {
             for &tenant in tenants {
                 let Some(guest) = self.guest(tenant, site.simulation.machine.seed()) else {
                     members.extend(work.programs(&mut site).into_iter().map(|program| Member {
@@ -192,9 +195,9 @@ impl Scenario {
                 *largest_kib = (*largest_kib).max(*working_set_kib);
                 let both = [*busiest, *memory].into_iter().flatten();
                 *busiest = both.max_by_key(|memory| memory.references_per_us);
-                work.programs(&mut guest.site(&mut site))
-                    .into_iter()
-                    .for_each(|program| guest.thread(program));
+                for program in work.programs(&mut guest.site(&mut site)) {
+                    if *bound { guest.bound_thread(program) } else { guest.thread(program) }
+                }
             }
         }
         for (tenant, (guest, working_set_kib, memory)) in guests {

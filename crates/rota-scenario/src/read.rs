@@ -3,7 +3,7 @@
 use std::slice;
 
 use rota_model::config::{ConfigErrors, Errors, Source, Table, parse_with, value};
-use rota_model::{Model, TenantId, Topology, quote};
+use rota_model::{Match, Model, TenantId, Topology, quote};
 use rota_sim::{Costs, Distribution, Memory};
 use toml::de::DeValue;
 
@@ -14,7 +14,7 @@ use super::{Interference, Pattern, Scenario, Workload};
 const KEYS: [&str; 6] = ["duration", "warm_up", "seed", "costs", "workload", "interference"];
 
 /// The keys of every workload.
-const WORKLOAD_KEYS: [&str; 5] = ["tenant", "program", "working_set", "references", "overlap"];
+const WORKLOAD_KEYS: [&str; 6] = ["tenant", "program", "working_set", "references", "overlap", "bound"];
 
 /// What a template's name has in the place of a number.
 const INDEX: &str = "{i}";
@@ -91,8 +91,26 @@ fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option
     let working_set_kib = table.read("working_set", errors, |value| value::whole(value, 0..=u32::MAX));
     let working_set_kib = working_set_kib.unwrap_or(0);
     let memory = memory(table, working_set_kib, errors);
+    let bound = table.read("bound", errors, |value| bound(value, tenants.as_deref(), model));
     let work = (kind.read)(&Keys { table, known: &known }, errors);
-    Some(Workload { tenants: tenants?, work: work?, working_set_kib: working_set_kib.into(), memory })
+    Some(Workload {
+        tenants: tenants?,
+        work: work?,
+        working_set_kib: working_set_kib.into(),
+        memory,
+        bound: bound.unwrap_or(false),
+    })
+}
+
+/// Whether threads stay on their vCPUs: those of a guest may.
+fn bound(value: &DeValue, tenants: Option<&[TenantId]>, model: Option<&Model>) -> Result<bool, String> {
+    let wanted = value::truth(value)?;
+    let (Some(tenants), Some(model), true) = (tenants, model, wanted) else { return Ok(wanted) };
+    let is_vm = |id: &TenantId| matches!(model.tenants[*id as usize].matcher, Some(Match::Vm { .. }));
+    match tenants.iter().all(is_vm) {
+        true => Ok(true),
+        false => Err("is for threads in a VM; remove it, or write match.vm for the tenant".to_owned()),
+    }
 }
 
 /// How a working set is referred to, if caches are to be simulated.

@@ -11,7 +11,7 @@ use super::table::Table;
 use super::{VCPUS_MAX, value};
 use crate::{Class, CpuSet, Host, Match, Reservation, Share, Team, Tenant, quote};
 
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "name",
     "count",
     "class",
@@ -26,6 +26,7 @@ const KEYS: [&str; 15] = [
     "exclusive_cores",
     "oversubscribe",
     "together",
+    "matching",
     "match",
 ];
 
@@ -98,6 +99,9 @@ impl<'a> Tenants<'a> {
             affinity.as_ref().map_or_else(|| cpus.clone(), |affinity| affinity.intersection(&cpus))
         });
         let together = table.read("together", errors, |value| together(value, vcpus, usable.as_ref()));
+        let matching = table.read("matching", errors, |value| {
+            matching(value, vcpus, together, class.as_ref(), matcher.as_ref())
+        });
         let (name, class) = (name?, class?);
         Some(Template {
             count: count.unwrap_or(1),
@@ -109,7 +113,11 @@ impl<'a> Tenants<'a> {
                 pinned: false,
                 exclusive_cores: exclusive_cores.unwrap_or(false),
                 oversubscribe: oversubscribe.unwrap_or(true),
-                team: Team { together: together.unwrap_or(false) },
+                team: Team {
+                    together: together.unwrap_or(false),
+                    matching: matching.unwrap_or(false),
+                    parts: Vec::new(),
+                },
                 matcher,
             },
         })
@@ -147,7 +155,8 @@ impl<'a> Tenants<'a> {
                 return errors.push(table.error("match", message));
             }
             let affinity = tenant.affinity.clone();
-            self.list.push(Tenant { name, affinity, matcher, ..*tenant });
+            let team = tenant.team.clone();
+            self.list.push(Tenant { name, affinity, team, matcher, ..*tenant });
         }
     }
 }
@@ -285,6 +294,33 @@ fn together(value: &DeValue, vcpus: u32, usable: Option<&CpuSet>) -> Result<bool
     }
 }
 
+/// Whether parts of the total go to vCPUs by their load: needs several whose parts are their own, and may differ.
+fn matching(
+    value: &DeValue,
+    vcpus: u32,
+    together: Option<bool>,
+    class: Option<&Class>,
+    matcher: Option<&Match>,
+) -> Result<bool, String> {
+    if !value::truth(value)? {
+        return Ok(false);
+    }
+    let is_whole =
+        |class: &&Class| matches!(class, Class::Reserved(reservation) if reservation.share == Share::ONE);
+    let refusal = if vcpus < 2 {
+        "one vCPU has all there is; write vcpus = 2, or more, or remove it"
+    } else if together == Some(true) {
+        "vCPUs whose slots come together have the same part each; keep one of the two keys"
+    } else if class.filter(is_whole).is_some() {
+        "each vCPU has a CPU to itself, which leaves nothing to divide; remove it, or write a lower share"
+    } else if !matches!(matcher, Some(Match::Vm { .. })) {
+        "is for VMs: any thread of a container uses what any of its vCPUs has; remove it, or write match.vm"
+    } else {
+        return Ok(true);
+    };
+    Err(refusal.to_owned())
+}
+
 /// The class with the keys that belong to it. `each` is what `cpus` makes of a share.
 fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) -> Option<Class> {
     let share = table.read("share", errors, |value| share(value, vcpus)).or(each);
@@ -293,8 +329,8 @@ fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) ->
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
     let weight = weight.unwrap_or(WEIGHT_DEFAULT);
     let name = class_name(table, errors)?;
-    let reserved =
-        ["share", "cpus", "latency", "capped", "exclusive_cores", "together"].map(|key| (key, "reserved"));
+    let reserved = ["share", "cpus", "latency", "capped", "exclusive_cores", "together", "matching"]
+        .map(|key| (key, "reserved"));
     for (key, fits) in reserved.into_iter().chain([("weight", "shared")]) {
         if table.has(key) && fits != name {
             let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");

@@ -78,8 +78,8 @@ fn unroll(cpu: &CpuPlan, table_length: u64, switch: u64, owned: &mut [Vec<Owned>
 fn vcpus_are_all(model: &Model, plan: &Plan) -> Result<(), String> {
     let mut planned = plan.vcpus.iter();
     for (tenant, entry) in (0..).zip(&model.tenants) {
-        let Some(reservation) = entry.reservation() else { continue };
         for index in 0..entry.vcpus {
+            let Some(reservation) = entry.vcpu_reservation(index) else { continue };
             let vcpu = planned.next().ok_or("a vCPU is missing")?;
             let promise = (vcpu.tenant, vcpu.index, vcpu.share, vcpu.latency_ns, vcpu.capped);
             let asked = (tenant, index, reservation.share, reservation.latency_ns, reservation.capped);

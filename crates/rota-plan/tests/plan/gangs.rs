@@ -14,7 +14,7 @@ const UNIT: f64 = 0.12;
 const UNITS: u32 = 8;
 
 fn together(tenant: Tenant) -> Tenant {
-    Tenant { team: Team { together: true }, ..tenant }
+    Tenant { team: Team { together: true, ..Team::default() }, ..tenant }
 }
 
 /// A small generator of numbers (SplitMix64, Steele et al. 2014).
@@ -76,7 +76,7 @@ fn small(seed: u64) -> Small {
         let latency_ns = dice.pick(&[5, 20, 50]) * MS;
         let tenant = reserved(&format!("t{number}"), wish.vcpus, f64::from(wish.units) * UNIT, latency_ns);
         let cpus: CpuSet = wish.cpus.iter().map(|&cpu| cpu as u32).collect();
-        Tenant { affinity: Some(cpus), team: Team { together: wish.together }, ..tenant }
+        Tenant { affinity: Some(cpus), team: Team { together: wish.together, ..Team::default() }, ..tenant }
     });
     let model = Model { host, tenants: tenants.collect() };
     Small { cpus, wishes, model }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rota_model::{Cgroup, Model, TenantId};
+use rota_model::{Cgroup, Model, Share, TenantId};
 use rota_sched::TenantSpec;
 use rota_table::Certified;
 
@@ -29,6 +29,13 @@ pub enum Event {
         tenant: String,
         /// All of them.
         threads: BTreeMap<u32, i32>,
+    },
+    /// A tenant's vCPUs would use more of its total share with other parts of it.
+    Parted {
+        /// Its number.
+        tenant: TenantId,
+        /// The part for each vCPU.
+        parts: Vec<Share>,
     },
     /// The table of the last [`Action::Install`] was published.
     Installed {

@@ -8,6 +8,8 @@ use rota_model::{CpuSet, Topology};
 
 use super::*;
 
+mod parts;
+
 const MS: u64 = 1_000_000;
 
 /// What the scheduler knows, and the rules that it relies on.

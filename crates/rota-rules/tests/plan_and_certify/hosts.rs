@@ -28,7 +28,7 @@ pub fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
             affinity: affinity.map(CpuSet::from_iter),
             pinned: false,
             exclusive_cores,
-            team: Team { together },
+            team: Team { together, ..Team::default() },
             matcher: None,
         },
     );

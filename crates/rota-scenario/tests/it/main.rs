@@ -3,6 +3,7 @@
 mod fair;
 mod fairness;
 mod interference;
+mod matching;
 mod policies;
 mod replay;
 mod scenario;

@@ -18,6 +18,8 @@ struct Thread {
     vcpu: usize,
     /// It may not be moved.
     held: bool,
+    /// It never is.
+    bound: bool,
     /// What the present step asked for, and what is left of it.
     asked_ns: u64,
     remaining_ns: u64,
@@ -28,6 +30,13 @@ struct Thread {
     /// It waits to be woken; else, if blocked, it sleeps.
     waits: bool,
     alarm_ns: Option<u64>,
+}
+
+impl Thread {
+    /// Whether it is to be left on its vCPU.
+    fn stays(&self) -> bool {
+        self.held || self.bound
+    }
 }
 
 #[derive(Default)]
@@ -64,7 +73,7 @@ impl Inside {
     }
 
     /// Threads go to the vCPUs in turn.
-    pub fn add(&mut self, program: Box<dyn Program>) {
+    pub fn add(&mut self, program: Box<dyn Program>, bound: bool) {
         let number = self.threads.len();
         let vcpu = number % self.vcpus.len();
         self.threads.push(Thread {
@@ -73,6 +82,7 @@ impl Inside {
             state: State::Queued,
             vcpu,
             held: false,
+            bound,
             asked_ns: 0,
             remaining_ns: 0,
             overhead_ns: 0,
@@ -176,7 +186,8 @@ impl Inside {
 
     /// A thread that waits on another vCPU, from the longest queue.
     fn steal(&mut self, vcpu: usize) -> Option<usize> {
-        let movable = |queue: &VecDeque<usize>| queue.iter().position(|thread| !self.threads[*thread].held);
+        let movable =
+            |queue: &VecDeque<usize>| queue.iter().position(|thread| !self.threads[*thread].stays());
         let others = self
             .vcpus
             .iter()
@@ -280,7 +291,7 @@ impl Inside {
 
     fn spawn(&mut self, program: Box<dyn Program>, from: Option<usize>, outside: &mut Vec<Effect>) {
         let number = self.threads.len();
-        self.add(program);
+        self.add(program, false);
         let vcpu = self.threads[number].vcpu;
         self.vcpus[vcpu].queue.retain(|queued| *queued != number);
         self.wake(number, Why::Started, from, outside);
@@ -290,7 +301,7 @@ impl Inside {
         self.call_off(number);
         let idles = |vcpu: &Vcpu| vcpu.idle && vcpu.queue.is_empty();
         let thread = &self.threads[number];
-        let idle = if thread.held || idles(&self.vcpus[thread.vcpu]) {
+        let idle = if thread.stays() || idles(&self.vcpus[thread.vcpu]) {
             None
         } else {
             self.vcpus.iter().position(idles)

@@ -33,7 +33,12 @@ impl Guest {
 
     /// A thread of it from the start.
     pub fn thread(&self, program: impl Into<Box<dyn Program>>) {
-        self.0.borrow_mut().add(program.into());
+        self.0.borrow_mut().add(program.into(), false);
+    }
+
+    /// One that is bound to the vCPU that it begins on: the next one in turn.
+    pub fn bound_thread(&self, program: impl Into<Box<dyn Program>>) {
+        self.0.borrow_mut().add(program.into(), true);
     }
 
     /// Its vCPUs, as programs of the host's threads.
