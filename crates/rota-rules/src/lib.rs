@@ -7,6 +7,7 @@
 //! **Invariant:** no I/O and no clock. The time comes with what happens, so a simulated host goes by the same rules.
 
 pub mod accounts;
+pub mod advice;
 pub mod background;
 mod capacity;
 mod driver;

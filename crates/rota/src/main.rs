@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    check, doctor as doctor_command, farm, fit, lab, pages, plan as plan_command, profile, record,
+    advise, check, doctor as doctor_command, farm, fit, lab, pages, plan as plan_command, profile, record,
     sim as sim_command, status, top as top_command, up,
 };
 
@@ -44,6 +44,7 @@ enum Command {
     Top(top_command::Arguments),
     Doctor(doctor_command::Arguments),
     Profile(profile::Arguments),
+    Advise(advise::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
     Record(record::Arguments),
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         Command::Top(arguments) => top_command::run(&arguments),
         Command::Doctor(arguments) => doctor_command::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),
+        Command::Advise(arguments) => advise::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

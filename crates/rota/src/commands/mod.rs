@@ -1,5 +1,6 @@
 //! One module a command: its arguments, and what it does.
 
+pub mod advise;
 pub mod check;
 pub mod doctor;
 pub mod farm;

@@ -33,12 +33,12 @@ pub struct Arguments {
 
 /// What is shown.
 #[derive(Debug, Serialize)]
-struct Profile {
+pub(super) struct Profile {
     tenant: String,
-    for_s: f64,
+    pub for_s: f64,
     #[serde(flatten)]
     spending: Spending,
-    queues: Vec<QueueStatus>,
+    pub queues: Vec<QueueStatus>,
     not_known: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ fn counters(pmus: &Path) -> &'static str {
 }
 
 /// The tenant, if it is here.
-fn find<'a>(status: &'a Status, name: &str) -> anyhow::Result<&'a TenantStatus> {
+pub(super) fn find<'a>(status: &'a Status, name: &str) -> anyhow::Result<&'a TenantStatus> {
     let tenant = status.tenants.iter().find(|tenant| tenant.name == name).with_context(|| {
         let names: Vec<&str> = status.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
         format!("no tenant {name:?}; there are: {}", names.join(", "))
@@ -76,7 +76,7 @@ fn find<'a>(status: &'a Status, name: &str) -> anyhow::Result<&'a TenantStatus> 
 }
 
 /// What came between two answers.
-fn difference(before: &Status, after: &Status, name: &str) -> anyhow::Result<Profile> {
+pub(super) fn difference(before: &Status, after: &Status, name: &str) -> anyhow::Result<Profile> {
     ensure!(before.pid == after.pid, "`rota up` was started anew meanwhile; ask again");
     let (then, now) = (find(before, name)?, find(after, name)?);
     ensure!(then.id == now.id, "tenant {name:?} went and came back meanwhile; ask again");
