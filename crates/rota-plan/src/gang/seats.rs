@@ -13,8 +13,9 @@ const WAYS_MAX: u32 = 256;
 const FEW: usize = 32;
 /// A search ends after so many placements of one vCPU.
 const STEPS_MAX: u32 = 3_000;
-/// The CPUs of one gang are chosen in so many steps at most.
+/// CPUs of gangs are chosen in so many steps at most; where more vCPUs are to be placed, in so many for each of a gang.
 const CHOICES_MAX: u32 = 20_000;
+const CHOICES_EACH: u32 = 8;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub(crate) fn seats(items: &[Item], gangs: &[Gang], cpus: usize, capacity: u64, 
         let choice = items[members[0]].allowed.map_or(cpus, <[usize]>::len);
         (Reverse(items[members[0]].load * members.len() as u64), choice, gang)
     });
+    let nr_members: usize = gangs.iter().map(|gang| gang.members.len()).sum();
+    let is_small = items.len() <= FEW;
     let mut search = Search {
         items,
         gangs,
@@ -51,8 +54,9 @@ pub(crate) fn seats(items: &[Item], gangs: &[Gang], cpus: usize, capacity: u64, 
         seats: vec![Vec::new(); gangs.len()],
         first: None,
         furthest: 0,
-        ways_left: if items.len() > FEW { 1 } else { WAYS_MAX },
-        choices_left: CHOICES_MAX,
+        is_small,
+        ways_left: if is_small { WAYS_MAX } else { 1 },
+        choices_left: if is_small { CHOICES_MAX } else { CHOICES_EACH * nr_members as u32 },
     };
     match (search.run(0), search.first) {
         (Some(places), _) => Seats::All(places),
@@ -77,6 +81,8 @@ struct Search<'a> {
     first: Option<Vec<Vec<usize>>>,
     /// How many of `order` had CPUs at once.
     furthest: usize,
+    /// Few are to be placed: CPUs that are alike are tried once.
+    is_small: bool,
     ways_left: u32,
     choices_left: u32,
 }
@@ -98,8 +104,7 @@ impl Search<'_> {
         self.choose(at, &open, 0, &mut Vec::new())
     }
 
-    /// Adds CPUs of `open[from..]` to those that a gang has, until it has enough, and goes on with the next gang. CPUs
-    /// that differ in nothing are tried once.
+    /// Adds CPUs of `open[from..]` to those that a gang has, until it has enough, and goes on with the next gang.
     fn choose(&mut self, at: usize, open: &[usize], from: usize, has: &mut Vec<usize>) -> Option<Vec<usize>> {
         let gang = self.order[at];
         let load = self.items[self.gangs[gang].members[0]].load;
@@ -114,7 +119,7 @@ impl Search<'_> {
         }
         for next in from..=open.len().checked_sub(missing)? {
             let cpu = open[next];
-            if open[from..next].iter().any(|&other| self.are_alike(other, cpu)) {
+            if self.is_small && open[from..next].iter().any(|&other| self.are_alike(other, cpu)) {
                 continue;
             }
             self.choices_left = self.choices_left.checked_sub(1)?;

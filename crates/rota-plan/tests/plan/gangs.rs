@@ -362,3 +362,19 @@ fn random_edits_keep_gangs_together() {
     println!("{done} done, {full} of them in full, {refused} refused");
     assert!(done - full > 300 && full > 200 && refused > 100, "{done} {full} {refused}");
 }
+
+/// 256 CPUs with 2,240 vCPUs, of which 160 are in gangs of eight: planned at once, and again beside one that comes.
+#[test]
+fn large_hosts_have_gangs() {
+    let gangs = (0..20).map(|vm| together(reserved(&format!("vm-{vm}"), 8, 0.1, 20 * MS)));
+    let others = (0..520).map(|vm| reserved(&format!("web-{vm}"), 4, 0.1, (10 + vm % 40) * MS));
+    let mut planner =
+        Planner::new(model(host("0-255", ""), gangs.chain(others)), &Options::default()).unwrap();
+    checker::check(planner.model(), &planner.plan()).unwrap();
+    planner.admit(600, together(reserved("new", 16, 0.1, 20 * MS))).unwrap();
+    checker::check(planner.model(), &planner.plan()).unwrap();
+    assert!(matches!(
+        planner.admit(601, together(reserved("large", 250, 0.12, 20 * MS))),
+        Err(Infeasible::Together { .. })
+    ));
+}
