@@ -2,6 +2,7 @@
 //! policies, and what was published beside what comes out.
 
 mod fairness;
+mod interference;
 mod page;
 mod scalability;
 mod table;
@@ -41,6 +42,7 @@ pub struct Figure {
 
 /// All of them.
 pub const FIGURES: &[&Figure] = &[
+    &interference::GUESTS,
     &scalability::WORKED_EXAMPLE,
     &scalability::FORK_JOIN,
     &thesis::OVERHEADS,

@@ -30,6 +30,26 @@ fn names_are_unique_and_nothing_is_left_blank() {
     assert!(FIGURES.iter().all(|figure| !figure.setting.is_empty() && !figure.differs.is_empty()));
 }
 
+/// Zhao, section 4.5.2: programs that spin suffer most. Where each CPU has a hog, slots that come together help them.
+#[test]
+fn who_spins_is_helped_by_slots_that_come_together() {
+    let tables = tables("000-fig4.5", 8);
+    let [blocking, spinning] = &tables[..] else { panic!("two tables") };
+    for program in ["barrier", "lock, in turn"] {
+        let ours = |policy: &str| {
+            let setting = format!("{program}, 4 CPUs");
+            let is_it = |row: &&Row| row.setting.starts_with(&setting) && row.policy == policy;
+            spinning.rows.iter().find(is_it).unwrap().ours
+        };
+        assert!(ours("Rota, together") > 0.9, "{spinning:?}");
+        assert!(ours("Rota, together") > 2.0 * ours("Rota").max(ours("CFS")), "{spinning:?}");
+    }
+    for row in blocking.rows.iter().chain(&spinning.rows).filter(|row| row.setting.contains(", 0 CPUs")) {
+        let is_ours = row.policy.starts_with("Rota");
+        assert!(!is_ours || row.ours > 0.98, "no loss without interference: {row:?}");
+    }
+}
+
 /// Shan, Jia and Ding: 1, 2 and 4 where an allocation period is what they say, and the formula is right.
 #[test]
 fn the_worked_example_comes_out() {
