@@ -204,6 +204,7 @@ mod tests {
             affinity: None,
             pinned: false,
             exclusive_cores: false,
+            oversubscribe: true,
             team: rota_model::Team::default(),
             matcher: None,
         };
@@ -228,6 +229,7 @@ mod tests {
             tenants: vec![here, shared],
             cpus: vec![],
             spares: vec![],
+            interference: None,
         }
     }
 

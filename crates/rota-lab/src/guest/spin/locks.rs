@@ -1,6 +1,8 @@
 //! Locks that are waited for busily. They are of the kinds of table 2 in Huang et al., *Towards exploiting CPU
 //! elasticity via efficient thread oversubscription*, HPDC 2021; the flag is the wait of NPB's lu, in figure 6 there.
 
+#![expect(clippy::missing_spin_loop, reason = "many programs wait without the instruction, and so do these")]
+
 use std::cell::UnsafeCell;
 use std::hint::spin_loop;
 use std::sync::atomic::{
