@@ -36,17 +36,12 @@ enum Shares {
     Random(Vec<u32>),
 }
 
+/// Shares of which many do not fill a CPU.
+const EQUAL_PPB: [u32; 6] = [333_300_000, 940_000_000, 600_000_000, 700_000_000, 123_456_789, 510_000_000];
+
 fn hosts() -> impl Strategy<Value = Model> {
     let shares = prop_oneof![
-        prop::sample::select(vec![
-            333_300_000,
-            940_000_000,
-            600_000_000,
-            700_000_000,
-            123_456_789,
-            510_000_000_u32
-        ])
-        .prop_map(Shares::Equal),
+        prop::sample::select(EQUAL_PPB.to_vec()).prop_map(Shares::Equal),
         prop::collection::vec(1..1_000_u32, 2..40).prop_map(Shares::Random),
     ];
     let latencies = prop_oneof![
