@@ -182,8 +182,6 @@ __noinline int window_charge(u32 cpu, u32 local, u64 since, u64 now)
 		since = max_time(since, w->start);
 	takes_from(w, less(now, since));
 	w->seen = now;
-	if (c->turn.level == ROTA_LEVEL_OWNER && c->slot.end < now)
-		c->windows.over_since = c->slot.end;
 	return 0;
 }
 
