@@ -19,7 +19,7 @@ use crate::interference::spread::Pair;
 use crate::interference::{Due, Neighbours, ThreadCount};
 use crate::life::{Action, Event, Life};
 use crate::matching::Matching;
-use crate::status::Status;
+use crate::status::{SchedulerStatus, Status};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -303,6 +303,7 @@ impl Driver {
             tenants,
             cpus: self.accounts.cpus(),
             spares: self.life.spares(),
+            scheduler: SchedulerStatus::default(),
             interference: {
                 let host = &self.life.model().host;
                 self.neighbours.status(now_ns, host.interference, &self.life.seats(), &host.topology)

@@ -2,7 +2,7 @@
 //! test holds the keys of `rota status --json` against it. A new figure is a field of the status and an entry here.
 
 use crate::profile::BySpent;
-use crate::status::{ByCause, CpuStatus, InterferenceStatus, PlacePressure, TenantStatus};
+use crate::status::{ByCause, CpuStatus, InterferenceStatus, PlacePressure, SchedulerStatus, TenantStatus};
 
 /// Whether a figure goes up and down, or only up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,16 @@ macro_rules! measure {
         Measure { name: $name, key: $key, in_seconds: false, kind: Kind::$kind, help: $help, value: $value }
     };
 }
+
+/// Of the scheduler, since the daemon was started.
+pub const SCHEDULER: &[Measure<SchedulerStatus>] = &[measure!(
+    Counter,
+    "scheduler_lost",
+    "lost",
+    number,
+    "Times that the kernel has ended the scheduler because something was wrong; it was started again each time",
+    |scheduler| Value::One(scheduler.lost as f64)
+)];
 
 /// Of each tenant that is here.
 pub const TENANT: &[Measure<TenantStatus>] = &[
@@ -304,6 +314,7 @@ mod tests {
     fn the_page_of_metrics_is_the_table() {
         let page = include_str!("../../../docs/METRICS.md");
         for rows in [
+            rows("scheduler", SCHEDULER),
             rows("tenants[]", TENANT),
             rows("cpus[]", CPU),
             rows("interference", INTERFERENCE) + &rows("interference.cpus[]", PRESSURE),

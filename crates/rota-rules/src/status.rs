@@ -30,9 +30,21 @@ pub struct Status {
     /// What is prepared for who comes next, as far as the table in force has room for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spares: Vec<SpareStatus>,
+    /// How the scheduler has fared since the daemon was started.
+    #[serde(default)]
+    pub scheduler: SchedulerStatus,
     /// What is done about cache interference; nothing with `interference = "off"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interference: Option<InterferenceStatus>,
+}
+
+/// How the scheduler has fared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SchedulerStatus {
+    /// How often the kernel has ended it because something was wrong; it was started again each time.
+    pub lost: u64,
+    /// Why, the last time.
+    pub lost_why: Option<String>,
 }
 
 /// What is done about cache interference, and why.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rota_rules::accounts::absent;
-use rota_rules::measures::{CPU, INTERFERENCE, Kind, Measure, PRESSURE, TENANT, Value};
+use rota_rules::measures::{CPU, INTERFERENCE, Kind, Measure, PRESSURE, SCHEDULER, TENANT, Value};
 use rota_rules::status::{ByCause, CpuStatus, TenantStatus};
 use serde_json::{Value as Json, json};
 
@@ -30,7 +30,7 @@ fn read(path: &str) -> String {
 fn metrics() -> BTreeSet<String> {
     let of_host = INTERFERENCE.iter().map(Measure::full_name).chain(PRESSURE.iter().map(Measure::full_name));
     let others = TENANT.iter().map(Measure::full_name).chain(CPU.iter().map(Measure::full_name));
-    others.chain(of_host).collect()
+    others.chain(of_host).chain(SCHEDULER.iter().map(Measure::full_name)).collect()
 }
 
 /// The words in a text that are metrics, or claim to be.
@@ -134,10 +134,12 @@ fn dashboard() -> String {
     let one = || Value::One(0.0);
     let interference = INTERFERENCE.iter().map(|measure| panel_of(measure, "strategy", one()));
     let pressure = PRESSURE.iter().map(|measure| panel_of(measure, "cpu", one()));
+    let scheduler = SCHEDULER.iter().map(|measure| panel_of(measure, "instance", one()));
     let sections = [
         ("Promises", promises()),
         ("Each figure of a tenant", tenants.collect()),
         ("Each figure of a CPU", cpus.collect()),
+        ("The scheduler", scheduler.collect()),
         ("Cache interference", interference.chain(pressure).collect()),
     ];
     let (mut panels, mut line) = (Vec::new(), 0);

@@ -18,5 +18,5 @@ pub use account::{Cause, CpuAccount, QueueAccount};
 pub use kernel::{Kernel, Memory};
 pub use object::Loaded;
 pub use profile::{Profile, Spent};
-pub use scheduler::{Installed, Options, Published, SYSTEM, Scheduler, TenantKind, TenantSpec};
+pub use scheduler::{Installed, LetGo, Options, Published, SYSTEM, Scheduler, TenantKind, TenantSpec};
 pub use shared::{RING, Settings};

@@ -74,6 +74,19 @@ pub struct Installed {
     pub adopted_at_ns: u64,
 }
 
+/// How the kernel has let a scheduler go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LetGo {
+    /// What it said.
+    pub reason: String,
+    /// Something was wrong: a task waited for longer than its watchdog allows, or the scheduler gave up. Otherwise
+    /// somebody has asked for it, by SysRq-S or by changing the CPUs.
+    pub is_error: bool,
+}
+
+/// The first of the kernel's kinds of exit that are errors: `SCX_EXIT_ERROR`.
+const EXIT_ERROR: i32 = 1024;
+
 /// The tenant number of the system's own tasks.
 pub const SYSTEM: TenantId = 0;
 
@@ -492,17 +505,18 @@ impl<K: Kernel> Scheduler<K> {
             .map_or(0, |table| table.generation)
     }
 
-    /// Why the kernel has let the scheduler go, once it has.
-    pub fn exited(&self) -> Option<String> {
+    /// How the kernel has let the scheduler go, once it has.
+    pub fn exited(&self) -> Option<LetGo> {
         let exit: Exit = self.kernel.get(Memory::Exit, 0);
         let text = |bytes: &[u8]| {
             let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
             String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
         };
-        (exit.kind != 0).then(|| match text(&exit.msg) {
+        let reason = || match text(&exit.msg) {
             message if message.is_empty() => text(&exit.reason),
             message => format!("{}: {message}", text(&exit.reason)),
-        })
+        };
+        (exit.kind != 0).then(|| LetGo { reason: reason(), is_error: exit.kind >= EXIT_ERROR })
     }
 }
 

@@ -17,10 +17,11 @@ use rota_host::{Discovery, Sighting, Trust, topology, tree};
 use rota_model::config::{Source, parse_here};
 use rota_model::{CpuSet, Model};
 use rota_rules::life::{Action, Event};
-use rota_rules::status::Status;
+use rota_rules::status::{SchedulerStatus, Status};
 use rota_rules::{Chore, Command, Driver, Job, capacity};
-use rota_sched::Scheduler;
+use rota_sched::{LetGo, Scheduler};
 
+use crate::comeback::Comebacks;
 use crate::installer::Installer;
 use crate::log::say;
 use crate::misses::Misses;
@@ -117,7 +118,8 @@ fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
     Scheduler::start(&capacity(model, topology::possible_count(system)?))
 }
 
-/// Sessions, one after the other, until one ends for another reason than that the CPUs have changed.
+/// Sessions, one after the other, until one ends because it was asked to. After the kernel has ended the scheduler the
+/// next one begins at once if the CPUs have changed, and else after a pause.
 fn run_on<S: Installer>(
     machine: &Machine,
     options: &Options,
@@ -127,10 +129,13 @@ fn run_on<S: Installer>(
     // Before anything is started: a second daemon, or a wrong configuration, disturbs nothing.
     let mut good = load(machine, &options.config).map_err(Failure::Usage)?.sources;
     let server = serve(options)?;
+    let mut comebacks = Comebacks::default();
     loop {
         let online = topology::online(&machine.system).map_err(Failure::Failed)?;
         let mut session =
             Session::start(machine, options, &server, good, &mut start).map_err(Failure::Failed)?;
+        session.scheduler_status = comebacks.status();
+        let began = Instant::now();
         let ended = session.run(signals).map_err(Failure::Failed)?;
         good = session.sources.clone();
         drop(session);
@@ -139,13 +144,16 @@ fn run_on<S: Installer>(
                 say("stopped; the kernel's own scheduler runs every task");
                 return Ok(());
             }
-            Ended::Exited(reason) => {
+            Ended::Exited(LetGo { reason, is_error }) => {
                 say(&format!("the kernel has let go of the scheduler, and runs every task itself: {reason}"));
                 let now = wait_for_hotplug(&machine.system, &online).map_err(Failure::Failed)?;
-                if now == online {
+                if now != online {
+                    say(&format!("the CPUs were {online} and are {now} now; starting anew"));
+                } else if !is_error {
                     return Err(Failure::Failed(anyhow!("the kernel has let go of the scheduler: {reason}")));
+                } else if !pause(signals, comebacks.lost(reason, began.elapsed())).map_err(Failure::Failed)? {
+                    return Ok(());
                 }
-                say(&format!("the CPUs were {online} and are {now} now; starting anew"));
             }
         }
     }
@@ -176,6 +184,28 @@ fn wait_for_hotplug(system: &Path, before: &CpuSet) -> Result<CpuSet> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Waits before the scheduler is started again. False: the end was asked for meanwhile.
+fn pause(signals: Signals, pause: Duration) -> Result<bool> {
+    let line = format!("the scheduler is started again in {} s", pause.as_secs());
+    say(&line);
+    let (mut service, end) = (Service::default(), Instant::now() + pause);
+    service.status(&line);
+    while let Some(left) = end.checked_duration_since(Instant::now()) {
+        service.alive();
+        let timeout = PollTimeout::try_from(left.min(Duration::from_secs(1))).unwrap_or(PollTimeout::MAX);
+        let mut stop = [PollFd::new(signals.stop, PollFlags::POLLIN)];
+        match poll(&mut stop, timeout) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
+            Ok(_) => {
+                service.stopping();
+                return Ok(false);
+            }
+            Err(error) => return Err(error).context("waiting for a signal"),
+        }
+    }
+    Ok(true)
 }
 
 /// A configuration as it was read.
@@ -243,7 +273,7 @@ pub(crate) fn event(sighting: Sighting) -> Event {
 /// How a session ended.
 enum Ended {
     Stopped,
-    Exited(String),
+    Exited(LetGo),
 }
 
 /// From the scheduler's start to its end. Dropping it detaches the scheduler.
@@ -260,6 +290,7 @@ struct Session<'a, S> {
     offline: CpuSet,
     edit_refused: Option<String>,
     is_ready: bool,
+    scheduler_status: SchedulerStatus,
     service: Service,
 }
 
@@ -303,6 +334,7 @@ impl<'a, S: Installer> Session<'a, S> {
             offline,
             edit_refused,
             is_ready,
+            scheduler_status: SchedulerStatus::default(),
             service,
         };
         session.watch.note().iter().for_each(|line| say(line));
@@ -315,8 +347,8 @@ impl<'a, S: Installer> Session<'a, S> {
 
     fn run(&mut self, signals: Signals) -> Result<Ended> {
         loop {
-            if let Some(reason) = self.scheduler.exited() {
-                return Ok(Ended::Exited(reason));
+            if let Some(let_go) = self.scheduler.exited() {
+                return Ok(Ended::Exited(let_go));
             }
             self.do_what_is_due();
             if !self.is_ready && self.driver.is_settled() {
@@ -350,7 +382,12 @@ impl<'a, S: Installer> Session<'a, S> {
     fn status(&mut self) -> Status {
         self.count();
         let offline = self.offline.to_string();
-        Status { offline, ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone()) }
+        let scheduler = self.scheduler_status.clone();
+        Status {
+            offline,
+            scheduler,
+            ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone())
+        }
     }
 
     /// Tells systemd.

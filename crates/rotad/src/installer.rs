@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use rota_rules::Enactor;
-use rota_sched::{Installed, Scheduler};
+use rota_sched::{Installed, LetGo, Scheduler};
 use rota_table::Certified;
 
 /// Installs tables, and says when it has ended.
@@ -11,7 +11,7 @@ pub trait Installer: Enactor {
     /// Installs a table, and waits until it holds. All CPUs adopt it at one time, which the answer tells.
     fn install(&mut self, table: Certified) -> Result<Installed>;
     /// Why the kernel has thrown the scheduler out, once it has.
-    fn exited(&self) -> Option<String>;
+    fn exited(&self) -> Option<LetGo>;
 }
 
 impl Installer for Scheduler {
@@ -19,7 +19,7 @@ impl Installer for Scheduler {
         self.install(table)
     }
 
-    fn exited(&self) -> Option<String> {
+    fn exited(&self) -> Option<LetGo> {
         self.exited()
     }
 }

@@ -7,6 +7,7 @@
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
 //! and every tenant runs on.
 
+mod comeback;
 mod daemon;
 mod installer;
 mod log;

@@ -193,6 +193,9 @@ impl Collector for Metrics {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let here = || self.0.tenants.iter().filter(|tenant| tenant.id.is_some());
         let tenants: Vec<_> = here().map(|tenant| (tenant, tenant_labels(tenant))).collect();
+        for measure in measures::SCHEDULER {
+            family(&mut encoder, measure, &[(&self.0.scheduler, vec![])])?;
+        }
         for measure in measures::TENANT {
             family(&mut encoder, measure, &tenants)?;
         }
@@ -313,6 +316,7 @@ mod tests {
             offline: String::new(),
             tenants: vec![web, batch, tenant("gone", "shared", None)],
             cpus: vec![cpu],
+            scheduler: rota_rules::status::SchedulerStatus { lost: 2, lost_why: None },
             spares: vec![],
             interference: Some(InterferenceStatus {
                 strategy: "measured".to_owned(),
@@ -329,6 +333,7 @@ mod tests {
     }
 
     const EXPECTED: &str = r#"
+rota_scheduler_lost_total{} 2.0
 rota_tenant_lag_seconds{tenant="odd \"name\"",class="shared"} -0.00125
 rota_tenant_cpu_seconds_total{tenant="web",class="reserved"} 1.5
 rota_tenant_cpu_seconds_total{tenant="odd \"name\"",class="shared"} 0.0

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use rota_model::{CpuSet, Topology};
-use rota_sched::{Cause, Options, QueueAccount, Scheduler};
+use rota_sched::{Cause, LetGo, Options, QueueAccount, Scheduler};
 
 use tenants::{Guest, Tenants};
 
@@ -108,7 +108,7 @@ struct Exact {
 
 impl Exact {
     fn check(&mut self, scheduler: &Scheduler, tenants: &Tenants, switches: u64) -> Result<()> {
-        if let Some(reason) = scheduler.exited() {
+        if let Some(LetGo { reason, .. }) = scheduler.exited() {
             anyhow::bail!("the scheduler is gone after {switches} switches: {reason}");
         }
         for cpu in scheduler.cpus()? {

@@ -212,6 +212,7 @@ mod tests {
             cpus: vec![],
             spares: vec![],
             interference: None,
+            scheduler: rota_rules::status::SchedulerStatus::default(),
         }
     }
 

@@ -42,6 +42,11 @@ fn text(status: &Status) -> String {
     if let Some(reason) = &status.edit_refused {
         text += &format!("the edited configuration is not used: {reason}\n\n");
     }
+    if let Some(why) = &status.scheduler.lost_why {
+        let times = status.scheduler.lost;
+        let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+        text += &format!("the kernel has ended the scheduler {times}, the last time because of: {why}\n\n");
+    }
     if !status.offline.is_empty() {
         text += &format!("CPUs {} are offline, and nothing is planned there\n\n", status.offline);
     }
@@ -282,6 +287,7 @@ mod tests {
                 shared("gone", None, None),
             ],
             cpus: vec![],
+            scheduler: rota_rules::status::SchedulerStatus::default(),
             spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
             interference: Some(spread()),
         };

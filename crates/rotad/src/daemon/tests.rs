@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 
 use rota_model::{Class, TenantId};
-use rota_sched::{CpuAccount, Installed, Profile, QueueAccount, TenantSpec};
+use rota_sched::{CpuAccount, Installed, LetGo, Profile, QueueAccount, TenantSpec};
 use rota_table::Certified;
 
 use super::*;
@@ -33,7 +33,7 @@ struct Recorder {
     told: RefCell<Told>,
     host: CpuSet,
     /// Tells when the kernel lets go of it, and why.
-    exits: Rc<mpsc::Receiver<String>>,
+    exits: Rc<mpsc::Receiver<LetGo>>,
 }
 
 impl rota_rules::Enactor for Recorder {
@@ -128,7 +128,7 @@ impl Installer for Recorder {
         Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
-    fn exited(&self) -> Option<String> {
+    fn exited(&self) -> Option<LetGo> {
         self.exits.try_recv().ok()
     }
 }
@@ -140,7 +140,11 @@ struct Running {
     reload: UnixStream,
     daemon: JoinHandle<Result<(), Failure>>,
     /// Sends why the scheduler exits.
-    exit: mpsc::Sender<String>,
+    exit: mpsc::Sender<LetGo>,
+}
+
+fn let_go(reason: &str, is_error: bool) -> LetGo {
+    LetGo { reason: reason.to_owned(), is_error }
 }
 
 const HOST: &str = "[host]\ncpus = \"0-1\"\nhousekeeping = \"0\"\n";
@@ -277,15 +281,33 @@ fn a_change_of_cpus_starts_a_new_session_and_another_end_is_a_failure() {
     fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
     daemon.wait("the tenant, served", |status| tenant(status, "web").state == State::Served);
 
-    daemon.exit.send("cpu 2 going online, exiting scheduler".into()).unwrap();
+    daemon.exit.send(let_go("cpu 2 going online, exiting scheduler", false)).unwrap();
     fs::write(daemon.path("system/cpu/online"), "0-2\n").unwrap();
     daemon.wait("a new session", |status| {
         status.cpus.len() == 3 && tenant(status, "web").state == State::Served
     });
 
-    daemon.exit.send("runnable task stall".into()).unwrap();
+    daemon.exit.send(let_go("disabled by SysRq-S", false)).unwrap();
     let Err(Failure::Failed(error)) = daemon.daemon.join().unwrap() else { panic!("it must fail") };
-    assert!(error.to_string().ends_with("runnable task stall"), "{error}");
+    assert!(error.to_string().ends_with("disabled by SysRq-S"), "{error}");
+}
+
+/// A real-time task that had a CPU for longer than the watchdog allows ended Rota for good, after five such starts.
+#[test]
+fn a_scheduler_that_the_kernel_has_ended_comes_back() {
+    let daemon = Running::start(&web(0.2));
+    fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
+    let served = |lost: u64| {
+        move |status: &Status| status.scheduler.lost == lost && tenant(status, "web").state == State::Served
+    };
+    daemon.wait("the tenant, served", served(0));
+    daemon.exit.send(let_go("runnable task stall: sh[7] failed to run for 30.0s", true)).unwrap();
+    let status = daemon.wait("the same with another scheduler", served(1));
+    assert!(status.scheduler.lost_why.unwrap().contains("sh[7]"));
+    // As it waits to start again, it can be stopped.
+    daemon.exit.send(let_go("runnable task stall", true)).unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    daemon.stop().unwrap();
 }
 
 /// A CPU that is named and offline once kept Rota down, and its going offline ended it.
@@ -303,7 +325,7 @@ fn a_host_is_planned_without_its_offline_cpus() {
     let refused = tenant(&status, "far").refused.as_deref().unwrap();
     assert!(refused.starts_with("every CPU that it may run on is offline; bring one online"), "{refused}");
 
-    daemon.exit.send("cpu 2 going online, exiting scheduler".into()).unwrap();
+    daemon.exit.send(let_go("cpu 2 going online, exiting scheduler", false)).unwrap();
     fs::write(daemon.path("system/cpu/online"), "0-2\n").unwrap();
     let status = daemon.wait("both served", |status| {
         status.cpus.len() == 3 && status.tenants.iter().all(|tenant| tenant.state == State::Served)
@@ -337,7 +359,7 @@ fn a_configuration_that_is_gone_or_wrong_leaves_the_one_in_use() {
         }
     };
     daemon.wait("no configuration", refused("No such file"));
-    daemon.exit.send("cpu 2 going online, exiting scheduler".into()).unwrap();
+    daemon.exit.send(let_go("cpu 2 going online, exiting scheduler", false)).unwrap();
     fs::write(daemon.path("system/cpu/online"), "0-2\n").unwrap();
     daemon.wait("a new session", |status| {
         refused("No such file")(status) && status.pid > 0 && status.generation == 1
