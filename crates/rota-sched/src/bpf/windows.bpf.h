@@ -327,18 +327,33 @@ static __always_inline void charge_changes(struct cpu_ctx *c, u32 local, bool cu
 	c->windows.interrupted &= ~bit;
 }
 
+/* What a vCPU has just paid for the change to it is no part of its turn: the others' windows have no room for both. */
+static __always_inline void shorten_turn(struct cpu_ctx *c, u32 local, u64 paid, u64 now)
+{
+	u64 most = max_time(less(window_of(c, local)->right, paid), ROTA_WINDOW_LEAST_NS);
+
+	if (!paid || !(c->windows.rights >> (local & 31) & 1))
+		return;
+	c->windows.until = min_time(c->windows.until, now + most);
+	c->slot.end = min_time(c->slot.end, now + most);
+	c->turn.until_ns = min_time(c->turn.until_ns, now + most);
+}
+
 /* A turn of local vCPU `local`, if what waits there may run here. */
 static __always_inline bool serve_window(struct run *r, struct cpu_ctx *c, u32 local)
 {
 	struct rota_cpu_view *view = windows_view(c, r->cpu);
 	struct rota_table_vcpu *vcpu = view ? local_here(c, r->cpu, local) : NULL;
+	u64 left;
 
 	if (!vcpu)
 		return false;
 	enter_window(c, r->cpu, local, r->now);
 	if (!serve_vcpu(r, vcpu->tenant, vcpu->index, ROTA_LEVEL_OWNER, c->windows.until))
 		return false;
+	left = window_of(c, local)->left;
 	charge_changes(c, local, r->prev_dsq, r->keeps_prev, view->switch_ns, r->now);
+	shorten_turn(c, local, less(left, window_of(c, local)->left), r->now);
 	c->turn.picked_local = local;
 	return true;
 }

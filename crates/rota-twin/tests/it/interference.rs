@@ -72,11 +72,13 @@ fn who_thrashes_is_spread_over_the_domains_and_nobody_else_is_found() {
     let hungry: Vec<TaskId> = tasks.iter().copied().filter(|task| domain(&run, *task) == 0).take(6).collect();
     hungry.iter().for_each(|task| run.machine.set_memory(*task, thrash));
     run.run_until(63_000 * MS);
-    let (now, on_first) = (status(&mut run), hungry.iter().filter(|task| domain(&run, **task) == 0).count());
-    assert_eq!((now.hungry, on_first), (6, 3), "{now:?}");
+    let on_first = |run: &Run| hungry.iter().filter(|task| domain(run, **task) == 0).count();
+    let now = status(&mut run);
+    assert!(now.hungry == 6 && (2..=4).contains(&on_first(&run)), "{} of {now:?}", on_first(&run));
     let moves = now.moves;
     run.run_until(73_000 * MS);
-    assert!(status(&mut run).moves <= moves + 2, "{:?}", status(&mut run));
+    assert!(status(&mut run).moves <= moves + 4, "{:?}", status(&mut run));
+    assert_eq!(on_first(&run), 3);
     assert_eq!(run.observer.1.finish(&run.machine), []);
 }
 

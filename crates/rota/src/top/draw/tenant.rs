@@ -92,14 +92,17 @@ fn now(tenant: &TenantStatus, look: &Look) -> Vec<Line<'static>> {
     lines.push(labelled(
         "so far",
         format!(
-            "{} of CPU time, {} dispatches, {} migrations, {} of spinning cut short; {} threads runnable",
+            "{} of CPU time, {} dispatches, {} migrations; {} threads runnable",
             ns(tenant.used_ns),
             tenant.dispatches,
             tenant.migrations,
-            ns(tenant.spins_ns),
             tenant.runnable
         ),
     ));
+    if tenant.spins > 0 {
+        let (spins, time) = (tenant.spins, ns(tenant.spins_ns));
+        lines.push(labelled("spinning", format!("{time}, cut short {spins} times")));
+    }
     lines
 }
 
