@@ -20,7 +20,7 @@ match = { cgroup = "t{i}" }
 
 #[test]
 #[ignore = "boots a guest"]
-fn nobody_misses_a_promise_while_places_change_for_a_minute() {
+fn nobody_misses_a_promise_while_places_change() {
     let results = Guest::exact_on(NEWEST, 2).slow().run(CONFIG, &script!("interference.sh"));
     let [before, after] = ["before", "after"].map(|name| results.status(name));
     let shown = after.interference.clone().expect("it is wanted");
@@ -28,7 +28,7 @@ fn nobody_misses_a_promise_while_places_change_for_a_minute() {
     assert!(shown.no_counters.is_some_and(|reason| reason.contains("no cache misses")), "{after:?}");
     assert_eq!(results.logged("vCPUs change places at random instead").len(), 1, "{}", results.logs());
     let exchanges = shown.exchanges - before.interference.map_or(0, |before| before.exchanges);
-    assert!(exchanges >= 150, "{exchanges} tables in a minute");
+    assert!(exchanges >= 50, "{exchanges} tables in twenty seconds");
     assert!(after.generation >= exchanges && after.cpus.iter().all(|cpu| cpu.mixed == 0), "{after:?}");
     for number in 0..6 {
         let name = format!("t{number}");
