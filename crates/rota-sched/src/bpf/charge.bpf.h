@@ -108,7 +108,7 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 	charge_level(c, used, now);
 	if (c->turn.local != ROTA_NONE)
 		window_charge(cpu, c->turn.local, c->turn.since, now);
-	if (c->slot.in_windows && c->turn.level < ROTA_LEVEL_KERNEL && c->slot.end < now)
+	if (c->slot.in_windows && c->turn.level < ROTA_LEVEL_KERNEL && c->turn.since < c->slot.end && c->slot.end < now)
 		c->windows.over_since = c->slot.end;
 	if (c->fair.served != ROTA_NONE)
 		fair_charge(c, used);
