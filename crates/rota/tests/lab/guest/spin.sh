@@ -3,12 +3,12 @@
 # alone is what eight do if nobody waits in vain.
 . /lab/lib.sh
 
-# spins NAME CGROUP KIND THREADS: for an eighth of a second, while all other tenants sleep.
+# spins NAME CGROUP KIND THREADS: for a fifth of a second, while all other tenants sleep.
 spins() {
     read -r now rest </proc/uptime
     start=${now%.*}${now#*.}0000000
     (inside $2 rota-spin $3 --threads $4 --outside 400000 --inside 50000 \
-        --start-ns $((start + 30000000)) --end-ns $((start + 155000000))) >/results/$1.json
+        --start-ns $((start + 50000000)) --end-ns $((start + 250000000))) >/results/$1.json
 }
 
 tenants on off reserved
