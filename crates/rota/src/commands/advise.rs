@@ -1,8 +1,6 @@
 //! `rota advise`.
 
-use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rota_model::Costs;
@@ -10,11 +8,11 @@ use rota_rules::advice::{Advice, Help, Kind, Seen};
 use rota_rules::matching::Load;
 use rota_rules::profile::QueueStatus;
 use rota_rules::status::{Status, TenantStatus};
-use rotad::server::{SOCKET, ask};
+use rotad::server::ask;
 use serde::Serialize;
 
-use super::profile::{difference, find};
-use super::{Failure, length, print_json, print_text};
+use super::profile::{Window, difference, find};
+use super::{Failure, print_json, print_text};
 
 /// Say what would help a reserved tenant's program to get more done
 ///
@@ -22,17 +20,8 @@ use super::{Failure, length, print_json, print_text};
 /// speedup its vCPUs allow, what holds it back, and what would help.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The tenant's name
-    tenant: String,
-    /// For how long
-    #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = length)]
-    length: Duration,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-    /// Where `rota up` listens
-    #[arg(long, value_name = "PATH", default_value = SOCKET)]
-    socket: PathBuf,
+    #[command(flatten)]
+    window: Window,
 }
 
 /// What is shown.
@@ -47,7 +36,7 @@ struct Shown {
     advice: Advice,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(Arguments { window: arguments }: &Arguments) -> Result<(), Failure> {
     let before = ask(&arguments.socket)?;
     let tenant = find(&before, &arguments.tenant).map_err(Failure::Usage)?;
     promise(tenant).map_err(Failure::Usage)?;

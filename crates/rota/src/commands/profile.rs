@@ -18,17 +18,24 @@ use super::{Failure, length, print, print_json};
 /// the tenants that ran while they waited for a CPU.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
+    #[command(flatten)]
+    pub(super) window: Window,
+}
+
+/// Whom the daemon is asked about, twice, and where.
+#[derive(Debug, clap::Args)]
+pub(super) struct Window {
     /// The tenant's name
-    tenant: String,
+    pub tenant: String,
     /// For how long
     #[arg(long = "for", value_name = "DURATION", default_value = "30s", value_parser = length)]
-    length: Duration,
+    pub length: Duration,
     /// Answer in JSON
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// Where `rota up` listens
     #[arg(long, value_name = "PATH", default_value = SOCKET)]
-    socket: PathBuf,
+    pub socket: PathBuf,
 }
 
 /// What is shown.
@@ -42,7 +49,7 @@ pub(super) struct Profile {
     not_known: Vec<String>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(Arguments { window: arguments }: &Arguments) -> Result<(), Failure> {
     let before = ask(&arguments.socket)?;
     find(&before, &arguments.tenant).map_err(Failure::Usage)?;
     thread::sleep(arguments.length);
