@@ -109,3 +109,16 @@ fn who_yields_comes_after_its_siblings() {
         assert!(with > 500.0 && with < without / 2.0, "{class}: {with} turns, {without} if it is off");
     }
 }
+
+/// Of threads that come together each goes to the CPU on which it ran last.
+#[test]
+fn threads_that_meet_stay_where_they_were() {
+    for class in [SHARED, RESERVED] {
+        let compute = Distribution::Uniform(450 * US, 550 * US);
+        let meet = Rounds { threads: 32, compute, patience: Patience::NONE };
+        let programs = || meet.programs().into_iter().map(Box::from).collect();
+        let (turns, account) = work(&host(class, "auto"), programs);
+        let part = account.migrations as f64 / turns;
+        assert!(part < 0.35, "{class}: {part} migrations a turn");
+    }
+}

@@ -292,7 +292,7 @@ fn a_change_of_cpus_starts_a_new_session_and_another_end_is_a_failure() {
     assert!(error.to_string().ends_with("disabled by SysRq-S"), "{error}");
 }
 
-/// A real-time task that had a CPU for longer than the watchdog allows ended Rota for good, after five such starts.
+/// A real-time task that has a CPU for longer than the watchdog allows ends the scheduler, and not the daemon.
 #[test]
 fn a_scheduler_that_the_kernel_has_ended_comes_back() {
     let daemon = Running::start(&web(0.2));
