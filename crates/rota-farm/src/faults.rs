@@ -3,14 +3,13 @@
 use std::rc::Rc;
 
 use rota_model::{Class, Reservation, Share};
-use rota_rules::life::Event;
 use rota_sim::{
     CgroupId, Costs, CpuId, CpuMask, Program, Resumed, Rng, State, Step, TaskId, TaskSpec, Theft, Why, World,
 };
 
 use super::late::{KICK_LATE_MAX_NS, TIMER_LATE_MAX_NS};
 use super::scene::Scene;
-use super::swarm::{Deal, MS, US, spread};
+use super::swarm::{DAEMON_STREAM, Deal, MS, US, spread};
 
 /// No more threads than this, and a few for each CPU. More than 2,560 in one line of the floor have their turns out of
 /// slots, and then a bound of a few ms may not hold.
@@ -52,6 +51,8 @@ impl Program for Burst {
 pub struct Faults {
     /// Each deal, how far apart on average, and when next.
     due: Vec<(Deal, u64, u64)>,
+    /// Of chance, for when the daemon is killed.
+    daemon: Rng,
     usual: Costs,
     late_until_ns: u64,
     moved: Vec<(TaskId, CgroupId)>,
@@ -65,11 +66,16 @@ impl Faults {
     pub fn new(scene: &mut Scene) -> Faults {
         let now_ns = scene.now_ns();
         let deals = scene.swarm.deals.clone().into_iter();
-        let due = deals.map(|(deal, every_ns)| (deal, every_ns, now_ns + wait_ns(&mut scene.rng, every_ns)));
+        let mut daemon = Rng::new(scene.swarm.seed, DAEMON_STREAM + 1);
+        let due = deals.map(|(deal, every_ns)| {
+            let rng = if deal == Deal::Daemon { &mut daemon } else { &mut scene.rng };
+            (deal, every_ns, now_ns + wait_ns(rng, every_ns))
+        });
         let (due, usual) = (due.collect(), scene.run.machine.costs().clone());
         let taken_ns = vec![0; scene.swarm.cpus as usize];
         let (moved, bound) = (Vec::new(), Vec::new());
-        Faults { due, usual, late_until_ns: u64::MAX, moved, bound, began_ns: now_ns, taken_ns }
+        let late_until_ns = u64::MAX;
+        Faults { due, daemon, usual, late_until_ns, moved, bound, began_ns: now_ns, taken_ns }
     }
 
     /// When the next one is due, if before then.
@@ -96,7 +102,8 @@ impl Faults {
                 self.due[place].2 = there_ns;
                 continue;
             }
-            self.due[place].2 = now_ns + wait_ns(&mut scene.rng, every_ns);
+            let rng = if deal == Deal::Daemon { &mut self.daemon } else { &mut scene.rng };
+            self.due[place].2 = now_ns + wait_ns(rng, every_ns);
             self.deal(scene, deal);
         }
     }
@@ -113,11 +120,15 @@ impl Faults {
             Deal::Kthread => self.kernel_thread(scene),
             Deal::Late => self.be_late(scene),
             Deal::Hotplug => hotplug(scene),
+            Deal::Daemon => daemon(scene),
         }
     }
 
     /// Undoes what does not end by itself.
     pub fn stop(&mut self, scene: &mut Scene) {
+        if scene.run.policy.is_left() {
+            daemon(scene);
+        }
         *scene.run.machine.costs_mut() = self.usual.clone();
         for (task, cgroup) in std::mem::take(&mut self.moved) {
             if scene.run.machine.task(task).state != State::Dead {
@@ -263,7 +274,7 @@ fn edit(scene: &mut Scene) {
         (class, _) => *class = Class::Reserved(Reservation { share, latency_ns, capped: false }),
     }
     let model = scene.model.clone();
-    scene.run.act(|run| run.policy.tell(&mut run.machine, Event::Configured(model)));
+    scene.run.act(|run| run.policy.configure(&mut run.machine, model));
 }
 
 fn crowd(scene: &mut Scene) {
@@ -286,6 +297,24 @@ fn crowd(scene: &mut Scene) {
 fn burst(rng: &mut Rng, most_ns: u64) -> Burst {
     let (on_ns, off_ns) = (spread(rng, 5 * US, most_ns), spread(rng, 5 * US, 10 * MS));
     Burst { on_ns, off_ns, rounds: rng.between(1, 8) }
+}
+
+/// The daemon is killed as it waits; or the next one comes, and finds who is here.
+fn daemon(scene: &mut Scene) {
+    if scene.run.policy.exited().is_some() {
+        return;
+    }
+    if !scene.run.policy.is_left() {
+        scene.run.act(|run| run.policy.ends(&run.machine));
+        return;
+    }
+    let found = scene.run.act(|run| run.policy.comes_back(&mut run.machine));
+    found.expect("what a daemon left is sound");
+    for place in 0..scene.guests.len() {
+        if scene.guests[place].present {
+            scene.appears(place);
+        }
+    }
 }
 
 fn hotplug(scene: &mut Scene) {

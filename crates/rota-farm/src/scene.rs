@@ -274,6 +274,10 @@ impl Scene {
         }
         let same =
             |one: Promise, other: Promise| (one.reservation, one.vcpus) == (other.reservation, other.vcpus);
+        // What a table is the first to promise begins when the daemon has seen it in force.
+        if service.is_daemon_held(now_ns) {
+            wanted.retain(|unit, _| self.promised.contains_key(unit));
+        }
         let Run { machine, observer: ((_, promises), ..), .. } = &mut self.run;
         self.promised.retain(|unit, promise| {
             let holds = wanted.get(unit).is_some_and(|wanted| same(*wanted, *promise));
@@ -295,7 +299,7 @@ impl Scene {
         if let Some(task) = self.run.policy.lost(&self.run.machine) {
             return self.fail(Fault::Lost(task));
         }
-        if self.is_over() {
+        if self.is_over() || self.run.policy.is_left() {
             return Ok(());
         }
         let mixed: u64 = self.run.policy.cpus(&mut self.run.machine).iter().map(|cpu| cpu.mixed).sum();

@@ -50,6 +50,8 @@ pub struct Service {
     moved_ns: u64,
     /// Since when a table holds of which the daemon has yet to see that; u64::MAX: there is none.
     unsettled_ns: u64,
+    /// There is no daemon now.
+    is_daemon_away: bool,
     /// When the daemon saw that last.
     settled_ns: u64,
     /// Until when interrupts or the hypervisor have a CPU, perhaps the daemon's.
@@ -78,6 +80,7 @@ impl Service {
             changed_ns: now_ns,
             moved_ns: 0,
             unsettled_ns: u64::MAX,
+            is_daemon_away: false,
             settled_ns: 0,
             stolen_until_ns: 0,
             over: false,
@@ -198,6 +201,9 @@ impl Service {
             owners_change |= self.threads.told(deed);
             if matches!(deed, Deed::Settled) {
                 (self.unsettled_ns, self.settled_ns) = (u64::MAX, *at_ns);
+            }
+            if let Deed::Away(away) = deed {
+                self.is_daemon_away = *away;
             }
             if let Deed::Table(from_ns, table) = deed {
                 self.unsettled_ns = *from_ns;
@@ -362,10 +368,10 @@ impl Service {
         self.found.get_or_insert(Finding { at_ns, fault });
     }
 
-    /// Whether the daemon may be held up before it has sent those who wait to where a new table has them: promises that
-    /// this table is the first to make begin only then.
+    /// Whether the daemon may be held up, or away, before it has sent those who wait to where a new table has them:
+    /// promises that this table is the first to make begin only then.
     pub fn is_daemon_held(&self, at_ns: u64) -> bool {
-        self.unsettled_ns <= at_ns && at_ns < self.stolen_until_ns
+        self.unsettled_ns <= at_ns && (self.is_daemon_away || at_ns < self.stolen_until_ns)
     }
 
     /// Whether something that no scheduler can stop has another CPU of the tenant, which may have its vCPU still, or a

@@ -17,6 +17,9 @@ pub const COSTS_STREAM: u64 = 6 << 32;
 /// Likewise, for whether tenants' slots come together.
 pub const TOGETHER_STREAM: u64 = 7 << 32;
 
+/// Likewise, for when the daemon is killed.
+pub const DAEMON_STREAM: u64 = 8 << 32;
+
 /// What may be done to a host while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
@@ -40,6 +43,8 @@ pub enum Deal {
     Late,
     /// A CPU goes, or comes back.
     Hotplug,
+    /// The daemon is killed, or the next one comes. Drawn apart: see [`Swarm::daemon`].
+    Daemon,
 }
 
 impl Deal {
@@ -58,7 +63,7 @@ impl Deal {
 
     /// Whether a promise may be missed for it.
     pub fn excuses(self) -> bool {
-        !matches!(self, Deal::Churn | Deal::Edit | Deal::Crowd)
+        !matches!(self, Deal::Churn | Deal::Edit | Deal::Crowd | Deal::Daemon)
     }
 }
 
@@ -143,8 +148,16 @@ impl Swarm {
             }
         }
         swarm.time(rng);
+        swarm.daemon(&mut Rng::new(seed, DAEMON_STREAM));
         swarm.bind(&mut Rng::new(seed, BOUND_STREAM));
         swarm
+    }
+
+    /// On one host of eight the daemon is killed and comes back.
+    fn daemon(&mut self, rng: &mut Rng) {
+        if rng.chance(1, 8) {
+            self.deals.push((Deal::Daemon, spread(rng, 16 * MS, 512 * MS)));
+        }
     }
 
     /// Where all promises are kept to the letter threads may be bound, too, and wait for as long as the floor has it.

@@ -91,7 +91,7 @@ impl Threads {
                 self.vcpu_threads.insert(*pid, Owner { tenant: *tenant, vcpu: Some(*index) });
             }
             Deed::NoThread(pid) => _ = self.vcpu_threads.remove(pid),
-            Deed::Table(..) | Deed::Settled => return false,
+            Deed::Table(..) | Deed::Settled | Deed::Away(_) => return false,
         }
         !matches!(deed, Deed::Set(_))
     }

@@ -105,17 +105,16 @@ fn part(part_ns: u64, whole_ns: u64) -> f64 {
 }
 
 impl Accounts {
-    /// Takes in a reading. Returns what to say about promises missed since the one before, one line a tenant.
+    /// Takes in a reading. Returns what to say about promises missed since the one before, one line a tenant; nothing
+    /// of the first, as a scheduler that was taken over has counted before.
     pub fn update<'a>(
         &mut self,
         reading: Reading,
         tenants: impl Iterator<Item = TenantView<'a>>,
     ) -> Vec<String> {
         let before = self.readings.back();
-        let lines = tenants.filter_map(|tenant| {
-            let then = before.map(|reading| reading.sum(tenant.id)).unwrap_or_default();
-            missed_line(&tenant, &then, &reading.sum(tenant.id))
-        });
+        let lines = tenants
+            .filter_map(|tenant| missed_line(&tenant, &before?.sum(tenant.id), &reading.sum(tenant.id)));
         let lines = lines.collect();
         let since_ns = reading.at_ns.saturating_sub(WINDOW_NS);
         if let [.., last_but_one, last] = self.readings.make_contiguous()

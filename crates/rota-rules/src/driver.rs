@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use anyhow::Result;
 use rota_model::{Cgroup, Model};
 use rota_plan::Seat;
-use rota_sched::Installed;
+use rota_sched::{Found, Installed};
 
 use crate::accounts::{Accounts, Reading, absent};
 use crate::background::Spread;
@@ -105,9 +105,18 @@ pub struct Driver {
 impl Driver {
     /// A host on which the scheduler has just started, with what is done there again and again.
     pub fn new(now_ns: u64, model: Model, jobs: &[Job]) -> Driver {
+        Driver::with(now_ns, Life::new(now_ns, model), jobs)
+    }
+
+    /// A host whose scheduler was taken over.
+    pub fn found(now_ns: u64, model: Model, found: Found, jobs: &[Job]) -> Driver {
+        Driver::with(now_ns, Life::found(now_ns, model, found), jobs)
+    }
+
+    fn with(now_ns: u64, life: Life, jobs: &[Job]) -> Driver {
         Driver {
             started_ns: now_ns,
-            life: Life::new(now_ns, model),
+            life,
             accounts: Accounts::default(),
             spread: Spread::default(),
             neighbours: Neighbours::new(now_ns),

@@ -14,6 +14,7 @@
 mod admission;
 mod event;
 mod exchange;
+mod found;
 mod parts;
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ mod told;
 use std::collections::{BTreeMap, BTreeSet};
 
 use rota_model::{Cgroup, Class, Host, Match, Model, Reservation, Share, Tenant, TenantId};
-use rota_sched::{SYSTEM, TenantKind, TenantSpec};
+use rota_sched::{FoundTenant, SYSTEM, TenantKind, TenantSpec};
 use rota_table::Certified;
 
 use crate::planning::{Grants, Proposer, propose};
@@ -74,6 +75,8 @@ struct Entry {
     is_told_nameless: bool,
     refused: Option<String>,
     told: Told,
+    /// The scheduler knew it before the daemon began, and it has not been found yet.
+    sought: Option<FoundTenant>,
 }
 
 impl Entry {
@@ -174,7 +177,7 @@ impl Life {
 
     /// The tenants that are here or leaving, by number.
     pub fn tenants(&self) -> impl Iterator<Item = TenantView<'_>> {
-        self.entries.iter().map(|(&id, entry)| {
+        self.entries.iter().filter(|(_, entry)| entry.sought.is_none()).map(|(&id, entry)| {
             let granted = self.in_force.grants.get(&id);
             let state = match entry.tenant.class {
                 _ if !entry.present => State::Leaving,
@@ -274,6 +277,9 @@ impl Life {
         };
         // Two of one name cannot be here: the one that was has gone unseen.
         self.vanished(now_ns, name, said);
+        if let Some(id) = self.sought(&cgroup) {
+            return self.recognise(now_ns, id, (tenant, cgroup), said);
+        }
         said.push(format!("{name}: appeared in cgroup {}: {}", cgroup.path.display(), describe(&tenant)));
         let free = (SYSTEM + 1..).find(|id| !self.entries.contains_key(id));
         self.enter(free.expect("fewer tenants than numbers"), now_ns, tenant, Some(cgroup));
@@ -294,6 +300,7 @@ impl Life {
             is_told_nameless: false,
             refused: None,
             told: Told::default(),
+            sought: None,
         };
         self.arrivals += 1;
         self.entries.insert(id, entry);
@@ -383,6 +390,7 @@ impl Life {
         if self.next.is_some() {
             return None;
         }
+        self.give_up(now_ns, said);
         self.due_ns.take_if(|due_ns| *due_ns <= now_ns)?;
         let mut reserved: Vec<(TenantId, &Entry)> = self
             .entries
@@ -463,7 +471,7 @@ impl Life {
         let mut free = BTreeSet::new();
         for id in ids {
             let mentioned = self.is_mentioned(id);
-            let Some(entry) = self.entries.get(&id) else { continue };
+            let Some(entry) = self.entries.get(&id).filter(|entry| entry.sought.is_none()) else { continue };
             let shall = if entry.present {
                 self.shall(id, entry)
             } else {

@@ -40,6 +40,8 @@ pub trait Kernel {
     fn remove_bytes(&self, map: &str, key: &[u8]) -> Result<()>;
     /// An array's entry.
     fn entry(&self, map: &str, index: u32) -> Result<Vec<u8>>;
+    /// All entries of a hash map: key and value.
+    fn entries(&self, map: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>>;
     /// Runs one of the scheduler's programs on an argument, which it may change. Returns what the program returns.
     fn run(&self, program: &str, argument: &mut [u8]) -> Result<i32>;
 
@@ -89,6 +91,7 @@ impl Settings {
             table_bytes: options.table_bytes.next_multiple_of(4096),
             nr_domains: domains.len() as u32,
             reserved: 0,
+            build: 0,
             housekeeping: [0; _],
             domain: [0; _],
             sibling: std::array::from_fn(|cpu| cpu as u16),
@@ -112,6 +115,7 @@ impl Settings {
     /// How many entries a map has, if that is settled when the scheduler is loaded.
     pub fn entries(&self, map: &str) -> Option<u32> {
         match map {
+            "graces" => Some(1),
             "tables" => Some(NR_BUFFERS as u32),
             "views" => Some(self.nr_cpus * NR_BUFFERS as u32),
             "cpus" | "samplers" => Some(self.nr_cpus),

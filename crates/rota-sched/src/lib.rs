@@ -8,6 +8,7 @@ mod domains;
 mod kernel;
 mod lag;
 mod object;
+mod pins;
 mod placement;
 mod profile;
 mod queues;
@@ -17,6 +18,10 @@ mod shared;
 pub use account::{Cause, CpuAccount, QueueAccount};
 pub use kernel::{Kernel, Memory};
 pub use object::Loaded;
+pub use pins::{BPF_FS, Pins};
 pub use profile::{Profile, Spent};
-pub use scheduler::{Installed, LetGo, Options, Published, SYSTEM, Scheduler, TenantKind, TenantSpec};
+pub use scheduler::{
+    Found, FoundTenant, Installed, LetGo, Options, Published, SYSTEM, Scheduler, Start, TenantKind,
+    TenantSpec,
+};
 pub use shared::{RING, Settings};

@@ -1,88 +1,53 @@
-//! The BPF object: opened with its sizes set, loaded, attached; its maps and programs by name.
+//! The BPF object: opened with its sizes set, loaded, attached, pinned; its maps and programs by name.
 
-use std::ffi::c_void;
+mod memory;
+
+use std::collections::BTreeMap;
 use std::fs;
-use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::rc::Rc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapMut, Object, ObjectBuilder, OpenMapMut, OpenObject, ProgramInput,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenMapMut, OpenObject, Program, ProgramType,
+    libbpf_sys,
 };
-use nix::sys::mman::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
 use nix::time::{ClockId, clock_gettime};
 use rota_model::CpuSet;
 
 use crate::kernel::{Kernel, Memory};
-use crate::shared::{NR_BUFFERS, Settings};
+use crate::pins::{Kind, Pins};
+use crate::shared::{self, NR_BUFFERS, Settings};
+use memory::Shared;
 
 /// The compiled scheduler, embedded.
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/rota.bpf.o"));
 
-/// Memory that the kernel and this program share: a map's values.
-struct Shared {
-    address: NonNull<c_void>,
-    length: usize,
+/// Which scheduler this is: FNV-1a of the object. Another build's maps and programs are not touched.
+fn build() -> u64 {
+    OBJECT
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-impl Shared {
-    /// Maps the values of an array map into this program.
-    fn new(map: &MapMut<'_>, length: usize) -> Result<Shared> {
-        let size = NonZeroUsize::new(length).context("an empty map")?;
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let address = unsafe { mmap(None, size, access, MmapFlags::MAP_SHARED, map.as_fd(), 0) }
-            .with_context(|| format!("mapping {}", map.name().to_string_lossy()))?;
-        Ok(Shared { address, length })
-    }
-
-    /// Writes `bytes` at `offset`.
-    ///
-    /// The kernel may read them at any time; the caller writes only what nothing in the kernel uses yet.
-    fn write(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length), "outside of the map");
-        // SAFETY: within the mapping, which lives as long as `self`; source and target are different memory.
-        unsafe {
-            let target = self.address.as_ptr().cast::<u8>().add(offset);
-            target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
-    }
-
-    /// Reads bytes at `offset`, which is a multiple of 8.
-    fn read(&self, offset: usize, bytes: &mut [u8]) {
-        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.length), "outside of the map");
-        for (place, chunk) in bytes.chunks_mut(8).enumerate() {
-            // SAFETY: within the mapping, which is whole pages, and aligned; the kernel changes it by whole words, and
-            // volatile reads each word anew.
-            let word: u64 = unsafe {
-                self.address.as_ptr().cast::<u8>().add(offset + place * 8).cast::<u64>().read_volatile()
-            };
-            chunk.copy_from_slice(&word.to_ne_bytes()[..chunk.len()]);
-        }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, used by nobody else.
-        unsafe { munmap(self.address, self.length) }.expect("unmapping what was mapped");
-    }
-}
-
-/// The loaded and attached scheduler. Dropping it detaches.
+/// The scheduler in the running kernel. Dropping it detaches the scheduler, if that is not pinned.
 pub struct Loaded {
-    object: Object,
+    maps: BTreeMap<String, MapHandle>,
+    programs: BTreeMap<String, OwnedFd>,
     tables: Shared,
     live: Shared,
     exit: Shared,
     link: Option<Link>,
+    /// What was loaded, if this process has loaded it.
+    object: Option<Object>,
+    /// Where the link is pinned, or will be.
+    pins: Option<Rc<Pins>>,
 }
 
 /// Sets the sizes of one map before loading.
 fn size_map(map: &mut OpenMapMut<'_>, settings: &Settings) -> Result<()> {
     let name = map.name().to_string_lossy().into_owned();
-    if name == ".rodata.settings" {
+    if name == SETTINGS {
         let value = map.initial_value_mut().context("settings have a value")?;
         value.copy_from_slice(bytemuck::bytes_of(settings));
     }
@@ -91,6 +56,9 @@ fn size_map(map: &mut OpenMapMut<'_>, settings: &Settings) -> Result<()> {
     }
     settings.entries(&name).map_or(Ok(()), |entries| Ok(map.set_max_entries(entries)?))
 }
+
+/// The map of what the scheduler was loaded for.
+const SETTINGS: &str = ".rodata.settings";
 
 fn open(settings: &Settings) -> Result<OpenObject> {
     let mut object =
@@ -108,20 +76,78 @@ impl Loaded {
     ///
     /// The kernel has no sched_ext, lacks a call that is needed, or this process may not load programs.
     pub fn load(settings: &Settings) -> Result<Loaded> {
-        let mut object = open(settings)?.load().context("loading the scheduler into the kernel")?;
-        let tables =
-            Shared::new(&map_mut(&mut object, "tables")?, settings.table_bytes as usize * NR_BUFFERS)?;
-        let page = |length: usize| length.next_multiple_of(4096);
-        let live = Shared::new(&map_mut(&mut object, ".data.live")?, page(size_of::<crate::shared::Live>()))?;
-        let exit = Shared::new(&map_mut(&mut object, ".data.exit")?, page(size_of::<crate::shared::Exit>()))?;
-        Ok(Loaded { object, tables, live, exit, link: None })
+        let object = open(settings)?.load().context("loading the scheduler into the kernel")?;
+        let named = |map: libbpf_rs::Map<'_>| {
+            Ok((map.name().to_string_lossy().into_owned(), MapHandle::try_from(&map)?))
+        };
+        let maps = object.maps().map(named).collect::<Result<_>>()?;
+        let called = object.progs().filter(|program| program.prog_type() == ProgramType::Syscall);
+        let named = |program: Program<'_>| {
+            Ok((program.name().to_string_lossy().into_owned(), program.as_fd().try_clone_to_owned()?))
+        };
+        let programs = called.map(named).collect::<Result<_>>()?;
+        Loaded::of(maps, programs, settings.table_bytes, Some(object))
     }
 
-    fn map(&self, name: &str) -> Result<impl MapCore + '_> {
-        self.object
-            .maps()
-            .find(|map| map.name() == name)
-            .ok_or_else(|| anyhow!("the scheduler has no map {name}"))
+    fn of(
+        maps: BTreeMap<String, MapHandle>,
+        programs: BTreeMap<String, OwnedFd>,
+        table_bytes: u32,
+        object: Option<Object>,
+    ) -> Result<Loaded> {
+        let page = |length: usize| length.next_multiple_of(4096);
+        let memory = |name: &str, length| Shared::new(named(&maps, name)?, length);
+        let tables = memory("tables", table_bytes as usize * NR_BUFFERS)?;
+        let live = memory(".data.live", page(size_of::<shared::Live>()))?;
+        let exit = memory(".data.exit", page(size_of::<shared::Exit>()))?;
+        Ok(Loaded { maps, programs, tables, live, exit, link: None, object, pins: None })
+    }
+
+    /// Has the scheduler outlive this process, from when it is attached on.
+    pub(crate) fn pin(&mut self, pins: &Rc<Pins>) -> Result<()> {
+        for (name, map) in &self.maps {
+            pins.pin(Kind::Map, name, map.as_fd())?;
+        }
+        for (name, program) in &self.programs {
+            pins.pin(Kind::Program, name, program.as_fd())?;
+        }
+        self.pins = Some(pins.clone());
+        Ok(())
+    }
+
+    /// The scheduler that another process has left behind, and what it was loaded for.
+    ///
+    /// # Errors
+    ///
+    /// It is of another build, or has ended.
+    pub(crate) fn take_over(pins: &Rc<Pins>) -> Result<(Loaded, Settings)> {
+        let link = Link::open(pins.link()).context("opening the link to the scheduler")?;
+        let maps = pins.all(Kind::Map)?.into_iter();
+        let opened = |(name, path)| Ok((name, MapHandle::from_pinned_path(path)?));
+        let maps: BTreeMap<String, MapHandle> = maps.map(opened).collect::<Result<_>>()?;
+        let settings = named(&maps, SETTINGS)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
+        let settings = settings.context("it has no settings")?;
+        let settings: Settings = *bytemuck::try_from_bytes(&settings).map_err(|_| other_build())?;
+        ensure!(settings.build == build(), other_build());
+        let programs = pins.all(Kind::Program)?.into_iter();
+        let opened = |(name, path)| Ok((name, Program::fd_from_pinned_path(path)?));
+        let programs = programs.map(opened).collect::<Result<_>>()?;
+        let loaded = Loaded::of(maps, programs, settings.table_bytes, None)?;
+        Ok((Loaded { link: Some(link), pins: Some(pins.clone()), ..loaded }, settings))
+    }
+
+    /// What a scheduler of this build is loaded with.
+    pub(crate) fn settings(settings: Settings) -> Settings {
+        Settings { build: build(), ..settings }
+    }
+
+    /// Where it is pinned.
+    pub(crate) fn pins(&self) -> Option<&Rc<Pins>> {
+        self.pins.as_ref()
+    }
+
+    fn map(&self, name: &str) -> Result<&MapHandle> {
+        named(&self.maps, name)
     }
 
     fn memory(&self, memory: Memory) -> &Shared {
@@ -133,13 +159,25 @@ impl Loaded {
     }
 }
 
+fn other_build() -> anyhow::Error {
+    anyhow!("it is of another build of Rota")
+}
+
+fn named<'a>(maps: &'a BTreeMap<String, MapHandle>, name: &str) -> Result<&'a MapHandle> {
+    maps.get(name).ok_or_else(|| anyhow!("the scheduler has no map {name}"))
+}
+
 /// The CPUs that are online, as a list.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 impl Kernel for Loaded {
     fn attach(&mut self) -> Result<()> {
-        let link =
-            map_mut(&mut self.object, "rota")?.attach_struct_ops().context("enabling the scheduler")?;
+        let object = self.object.as_mut().context("a scheduler is attached once")?;
+        let mut rota = object.maps_mut().find(|map| map.name() == "rota").context("it has no operations")?;
+        let mut link = rota.attach_struct_ops().context("enabling the scheduler")?;
+        if let Some(pins) = &self.pins {
+            link.pin(pins.link()).context("pinning the link to the scheduler")?;
+        }
         self.link = Some(link);
         Ok(())
     }
@@ -186,17 +224,24 @@ impl Kernel for Loaded {
         value.with_context(|| format!("{map} has no entry {index}"))
     }
 
-    fn run(&self, program: &str, argument: &mut [u8]) -> Result<i32> {
-        let handle = self
-            .object
-            .progs_mut()
-            .find(|candidate| candidate.name() == program)
-            .ok_or_else(|| anyhow!("the scheduler has no program {program}"))?;
-        let input = ProgramInput { context_in: Some(argument), ..Default::default() };
-        Ok(handle.test_run(input)?.return_value as i32)
+    fn entries(&self, map: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let map = self.map(map)?;
+        let with_value = |key: Vec<u8>| Ok(map.lookup(&key, MapFlags::ANY)?.map(|value| (key, value)));
+        map.keys().filter_map(|key| with_value(key).transpose()).collect()
     }
-}
 
-fn map_mut<'a>(object: &'a mut Object, name: &str) -> Result<MapMut<'a>> {
-    object.maps_mut().find(|map| map.name() == name).ok_or_else(|| anyhow!("the scheduler has no map {name}"))
+    fn run(&self, program: &str, argument: &mut [u8]) -> Result<i32> {
+        let called = self.programs.get(program);
+        let called = called.ok_or_else(|| anyhow!("the scheduler has no program {program}"))?;
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as u64,
+            ctx_in: argument.as_mut_ptr().cast(),
+            ctx_size_in: argument.len() as u32,
+            ..Default::default()
+        };
+        // SAFETY: the argument outlives the call, and has the length that is given; nothing else is pointed to.
+        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(called.as_raw_fd(), &mut options) };
+        ensure!(error == 0, std::io::Error::from_raw_os_error(-error));
+        Ok(options.retval as i32)
+    }
 }

@@ -31,6 +31,22 @@ impl QueueNumbers {
         None
     }
 
+    /// Takes these numbers; false, and nothing is taken, if one is taken or beyond the limit.
+    pub fn take_these(&mut self, first: u32, count: u32) -> bool {
+        let Some(end) = first.checked_add(count).filter(|end| *end <= self.limit) else { return false };
+        let are_free = (first..end).all(|number| !self.taken.contains(&number));
+        if are_free {
+            self.taken.extend(first..end);
+        }
+        are_free
+    }
+
+    /// Those that nobody has and that are `busy` were given back, and a thread may still come there.
+    pub fn remember_left(&mut self, busy: impl Fn(u32) -> bool) {
+        let left = (0..self.limit).filter(|number| !self.taken.contains(number) && busy(*number));
+        self.left = left.collect();
+    }
+
     /// Gives numbers back.
     pub fn free(&mut self, first: u32, count: u32) {
         for number in first..first + count {
@@ -70,5 +86,15 @@ mod tests {
         assert_eq!(numbers.take(1, |number| number == 0), Some(1));
         assert_eq!(numbers.take(1, |_| false), Some(0));
         assert_eq!(numbers.waited_in(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn numbers_are_found_as_they_were_left() {
+        let mut numbers = QueueNumbers::new(6);
+        assert!(numbers.take_these(0, 2));
+        assert!(!numbers.take_these(1, 2) && !numbers.take_these(5, 2) && !numbers.take_these(u32::MAX, 2));
+        numbers.remember_left(|number| number % 2 == 1);
+        assert_eq!(numbers.waited_in(), [0, 1, 3, 5]);
+        assert_eq!(numbers.take(4, |_| false), Some(2));
     }
 }

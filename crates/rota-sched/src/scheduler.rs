@@ -1,7 +1,9 @@
 //! The running scheduler: tenants, bindings and tables go in, accounts come out.
 
 mod accounts;
+mod adopt;
 mod growth;
+mod outlive;
 mod rehome;
 
 use std::cell::{Cell, RefCell};
@@ -74,18 +76,24 @@ pub struct Installed {
     pub adopted_at_ns: u64,
 }
 
+pub use adopt::{Found, FoundTenant};
+pub use outlive::Start;
+
 /// How the kernel has let a scheduler go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetGo {
     /// What it said.
     pub reason: String,
-    /// Something was wrong: a task waited for longer than its watchdog allows, or the scheduler gave up. Otherwise
-    /// somebody has asked for it, by SysRq-S or by changing the CPUs.
+    /// Something was wrong: a task waited for longer than its watchdog allows, the scheduler gave up, or the daemon was
+    /// held up for longer than the grace time. Otherwise somebody has asked for it, by SysRq-S or by changing the CPUs.
     pub is_error: bool,
 }
 
 /// The first of the kernel's kinds of exit that are errors: `SCX_EXIT_ERROR`.
 const EXIT_ERROR: i32 = 1024;
+
+/// The kind of an exit for which the scheduler has asked in good order: `SCX_EXIT_UNREG_BPF`.
+const EXIT_BY_ITSELF: i32 = 65;
 
 /// The tenant number of the system's own tasks.
 pub const SYSTEM: TenantId = 0;
@@ -127,8 +135,8 @@ pub struct Scheduler<K = Loaded> {
     buffers: [Option<InBuffer>; shared::NR_BUFFERS],
     /// In each buffer's table, the CPUs of cores that one tenant has to itself.
     exclusive: [CpuSet; shared::NR_BUFFERS],
-    /// Those that the kernel side was told last.
-    closed: CpuSet,
+    /// Those that the kernel side was told last, if that is known.
+    closed: Option<CpuSet>,
     /// What the caller wants the ring of background threads to be.
     ring: RefCell<Vec<u32>>,
     generation: u64,
@@ -171,8 +179,15 @@ impl<K: Kernel> Scheduler<K> {
     ///
     /// The kernel refuses.
     pub fn attach(kernel: K, options: &Options) -> Result<Scheduler<K>> {
-        let settings = Settings::new(options)?;
-        let mut scheduler = Scheduler {
+        let mut scheduler = Scheduler::with_settings(kernel, Settings::new(options)?);
+        scheduler.prepare(options)?;
+        scheduler.kernel.attach()?;
+        Ok(scheduler)
+    }
+
+    /// One of which nothing is known yet.
+    fn with_settings(kernel: K, settings: Settings) -> Scheduler<K> {
+        Scheduler {
             kernel,
             settings,
             tenants: RefCell::default(),
@@ -180,13 +195,10 @@ impl<K: Kernel> Scheduler<K> {
             rehomed_ns: Cell::default(),
             buffers: [None; shared::NR_BUFFERS],
             exclusive: Default::default(),
-            closed: CpuSet::default(),
+            closed: Some(CpuSet::default()),
             ring: RefCell::default(),
             generation: 0,
-        };
-        scheduler.prepare(options)?;
-        scheduler.kernel.attach()?;
-        Ok(scheduler)
+        }
     }
 
     /// Fills the maps with what the scheduler needs before its first task.
@@ -245,6 +257,7 @@ impl<K: Kernel> Scheduler<K> {
             }
             (record.first_queue, queues) = (first_queue, needs);
         }
+        record.nr_queues = queues;
         record.class = match spec.class {
             Class::Reserved(_) => shared::class::RESERVED,
             Class::Shared { .. } => shared::class::SHARED,
@@ -456,8 +469,8 @@ impl<K: Kernel> Scheduler<K> {
     /// Keeps everybody else away from the cores that one tenant has to itself in the table in force.
     fn close_cores(&mut self) -> Result<()> {
         let Some(buffer) = self.in_force(self.kernel.now_ns()) else { return Ok(()) };
-        if self.closed != self.exclusive[buffer] {
-            self.closed = self.exclusive[buffer].clone();
+        if self.closed.as_ref() != Some(&self.exclusive[buffer]) {
+            self.closed = Some(self.exclusive[buffer].clone());
             self.kernel.call("open_cpus", &mut Open { buffer: buffer as u32, reserved: 0 })?;
             self.write_ring();
         }
@@ -488,7 +501,8 @@ impl<K: Kernel> Scheduler<K> {
     /// The ring without the CPUs that one tenant has to itself; the housekeeping CPUs, if that leaves none.
     fn write_ring(&self) {
         let wanted = self.ring.borrow();
-        let mut cpus: Vec<u32> = wanted.iter().copied().filter(|&cpu| !self.closed.contains(cpu)).collect();
+        let is_closed = |cpu| self.closed.as_ref().is_some_and(|closed| closed.contains(cpu));
+        let mut cpus: Vec<u32> = wanted.iter().copied().filter(|&cpu| !is_closed(cpu)).collect();
         if cpus.is_empty() {
             let is_kept = |cpu: &u32| self.settings.housekeeping[*cpu as usize / 64] >> (cpu % 64) & 1 == 1;
             cpus = (0..self.settings.nr_cpus).filter(is_kept).collect();
@@ -516,7 +530,9 @@ impl<K: Kernel> Scheduler<K> {
             message if message.is_empty() => text(&exit.reason),
             message => format!("{}: {message}", text(&exit.reason)),
         };
-        (exit.kind != 0).then(|| LetGo { reason: reason(), is_error: exit.kind >= EXIT_ERROR })
+        let is_abandoned = exit.kind == EXIT_BY_ITSELF && exit.code == shared::EXIT_ABANDONED;
+        let is_error = exit.kind >= EXIT_ERROR || is_abandoned;
+        (exit.kind != 0).then(|| LetGo { reason: reason(), is_error })
     }
 }
 

@@ -14,6 +14,8 @@ pub const RING: usize = 1024;
 pub const NR_CAUSES: usize = 6;
 /// A CPU tells others what it has given to a shared tenant once it is this much, in ns.
 pub const FAIR_GRAIN_NS: u64 = 125_000;
+/// The scheduler has ended, as no daemon came back within the grace time.
+pub const EXIT_ABANDONED: i64 = 1;
 /// What a thread may spend its time on.
 pub const NR_SPENT: usize = 7;
 /// So many tenants for which a queue's threads waited are known one by one.
@@ -92,7 +94,7 @@ structures! {
         nr_former: u32,
         former_entry: u32,
         oversubscribe: u32,
-        reserved: u32,
+        nr_queues: u32,
     }
     CpuView = "rota_cpu_view" {
         slices: u32,
@@ -182,6 +184,7 @@ structures! {
         table_bytes: u32,
         nr_domains: u32,
         reserved: u32,
+        build: u64,
         housekeeping: [u64; CPUS_MAX / 64],
         domain: [u16; CPUS_MAX],
         sibling: [u16; CPUS_MAX],
@@ -196,6 +199,8 @@ structures! {
         background_ring: [u32; RING],
         reserved: u32,
         stalled_publishers: u64,
+        alive_ns: u64,
+        grace_ns: u64,
     }
     Publish = "rota_publish" {
         buffer: u32,
@@ -252,6 +257,7 @@ mod tests {
             ("ROTA_RING", RING),
             ("ROTA_NR_CAUSES", NR_CAUSES),
             ("ROTA_CGROUP_DEPTH", rota_model::config::CGROUP_LEVELS + 1),
+            ("ROTA_EXIT_ABANDONED", EXIT_ABANDONED as usize),
             ("ROTA_NR_SPENT", NR_SPENT),
             ("ROTA_WAITED_FOR", WAITED_FOR),
             ("ROTA_FAIR_GRAIN_NS", FAIR_GRAIN_NS as usize),

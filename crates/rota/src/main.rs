@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    advise, check, doctor as doctor_command, farm, fit, lab, pages, plan as plan_command, profile, record,
-    sim as sim_command, status, top as top_command, up,
+    advise, check, doctor as doctor_command, down, farm, fit, lab, pages, plan as plan_command, profile,
+    record, sim as sim_command, status, top as top_command, up,
 };
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
@@ -40,6 +40,7 @@ enum Command {
     Check(check::Arguments),
     Fit(fit::Arguments),
     Up(up::Arguments),
+    Down(down::Arguments),
     Status(status::Arguments),
     Top(top_command::Arguments),
     Doctor(doctor_command::Arguments),
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Fit(arguments) => fit::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
+        Command::Down(arguments) => down::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Top(arguments) => top_command::run(&arguments),
         Command::Doctor(arguments) => doctor_command::run(&arguments),

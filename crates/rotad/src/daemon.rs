@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -18,8 +18,8 @@ use rota_model::config::{Source, parse_here};
 use rota_model::{CpuSet, Model};
 use rota_rules::life::{Action, Event};
 use rota_rules::status::{SchedulerStatus, Status};
-use rota_rules::{Chore, Command, Driver, Job, capacity};
-use rota_sched::{LetGo, Scheduler};
+use rota_rules::{Chore, Command, Driver, Job};
+use rota_sched::{LetGo, Start};
 
 use crate::comeback::Comebacks;
 use crate::installer::Installer;
@@ -27,6 +27,7 @@ use crate::log::say;
 use crate::misses::Misses;
 use crate::server::{Server, ask};
 use crate::service::Service;
+use crate::takeover::{Starter, told_of};
 use crate::{metrics, socket, sources};
 
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
@@ -45,6 +46,8 @@ pub struct Options {
     pub metrics: Option<metrics::Address>,
     /// The users whose processes may be VMs, beside root's and libvirt's.
     pub vm_users: Vec<RangeInclusive<u32>>,
+    /// How long the scheduler goes on when the daemon has ended and was not asked to; zero: it ends with the daemon.
+    pub grace: Duration,
 }
 
 /// Why the daemon ended other than by being asked to.
@@ -52,7 +55,7 @@ pub struct Options {
 pub enum Failure {
     /// The configuration or the options are wrong; nothing was started.
     Usage(anyhow::Error),
-    /// Something failed. The kernel's own scheduler runs every task.
+    /// Something failed. The kernel's own scheduler runs every task, at once or after the grace time.
     Failed(anyhow::Error),
 }
 
@@ -81,26 +84,31 @@ impl Machine {
 /// What the daemon is told from outside.
 #[derive(Clone, Copy, Debug)]
 struct Signals<'a> {
-    /// To end.
+    /// To end, and the scheduler with it.
     stop: BorrowedFd<'a>,
+    /// To end, and leave the scheduler to the next daemon.
+    leave: BorrowedFd<'a>,
     /// To read the configuration anew.
     reload: BorrowedFd<'a>,
 }
 
-/// Runs until SIGINT or SIGTERM. SIGHUP has the configuration read anew.
+/// Runs until SIGINT or SIGTERM. SIGHUP has the configuration read anew. After SIGUSR1, or if the daemon is killed, the
+/// scheduler goes on for the grace time, and the next daemon takes it over.
 ///
 /// # Errors
 /// See [`Failure`].
 pub fn run(options: &Options) -> Result<(), Failure> {
     let stop = signals(&[Signal::SIGINT, Signal::SIGTERM]).map_err(Failure::Failed)?;
+    let leave = signals(&[Signal::SIGUSR1]).map_err(Failure::Failed)?;
     let reload = signals(&[Signal::SIGHUP]).map_err(Failure::Failed)?;
     // Planning takes several threads, and panics if there are none to be had: made now, none can be lacking later.
     // They leave signals alone as well.
     let planners = rayon::ThreadPoolBuilder::new().build_global();
     planners.context("starting the threads to plan with").map_err(Failure::Failed)?;
     let machine = Machine::under(Path::new("/")).map_err(Failure::Failed)?;
-    let signals = Signals { stop: stop.as_fd(), reload: reload.as_fd() };
-    run_on(&machine, options, signals, |model| start_scheduler(&machine.system, model))
+    let signals = Signals { stop: stop.as_fd(), leave: leave.as_fd(), reload: reload.as_fd() };
+    let mut starter = Starter::new(&machine.system, options.grace);
+    run_on(&machine, options, signals, |model| starter.start(model))
 }
 
 /// Tells of these signals, which do nothing else from now on.
@@ -111,20 +119,13 @@ fn signals(which: &[Signal]) -> Result<SignalFd> {
         .context("making a signalfd")
 }
 
-fn start_scheduler(system: &Path, model: &Model) -> Result<Scheduler> {
-    if !Path::new("/sys/kernel/sched_ext").exists() {
-        bail!("this kernel has no sched_ext; Linux 6.16 or later with CONFIG_SCHED_CLASS_EXT has it");
-    }
-    Scheduler::start(&capacity(model, topology::possible_count(system)?))
-}
-
 /// Sessions, one after the other, until one ends because it was asked to. After the kernel has ended the scheduler the
 /// next one begins at once if the CPUs have changed, and else after a pause.
 fn run_on<S: Installer>(
     machine: &Machine,
     options: &Options,
     signals: Signals,
-    mut start: impl FnMut(&Model) -> Result<S>,
+    mut start: impl FnMut(&Model) -> Result<(S, Start)>,
 ) -> Result<(), Failure> {
     // Before anything is started: a second daemon, or a wrong configuration, disturbs nothing.
     let mut good = load(machine, &options.config).map_err(Failure::Usage)?.sources;
@@ -138,9 +139,13 @@ fn run_on<S: Installer>(
         let began = Instant::now();
         let ended = session.run(signals).map_err(Failure::Failed)?;
         good = session.sources.clone();
-        drop(session);
+        if let Ended::Left = ended {
+            say("stopped; the scheduler goes on for the grace time");
+            return Ok(());
+        }
+        session.scheduler.end().map_err(Failure::Failed)?;
         match ended {
-            Ended::Stopped => {
+            Ended::Stopped | Ended::Left => {
                 say("stopped; the kernel's own scheduler runs every task");
                 return Ok(());
             }
@@ -195,8 +200,8 @@ fn pause(signals: Signals, pause: Duration) -> Result<bool> {
     while let Some(left) = end.checked_duration_since(Instant::now()) {
         service.alive();
         let timeout = PollTimeout::try_from(left.min(Duration::from_secs(1))).unwrap_or(PollTimeout::MAX);
-        let mut stop = [PollFd::new(signals.stop, PollFlags::POLLIN)];
-        match poll(&mut stop, timeout) {
+        let mut ends = [signals.stop, signals.leave].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        match poll(&mut ends, timeout) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => {}
             Ok(_) => {
                 service.stopping();
@@ -273,10 +278,11 @@ pub(crate) fn event(sighting: Sighting) -> Event {
 /// How a session ended.
 enum Ended {
     Stopped,
+    Left,
     Exited(LetGo),
 }
 
-/// From the scheduler's start to its end. Dropping it detaches the scheduler.
+/// From the scheduler's start to its end.
 struct Session<'a, S> {
     machine: &'a Machine,
     config: &'a Path,
@@ -300,7 +306,7 @@ impl<'a, S: Installer> Session<'a, S> {
         options: &'a Options,
         server: &'a Server,
         good: Vec<Source>,
-        start: &mut impl FnMut(&Model) -> Result<S>,
+        start: &mut impl FnMut(&Model) -> Result<(S, Start)>,
     ) -> Result<Self> {
         let config = options.config.as_path();
         // Watched before it is read, so that no edit slips through.
@@ -309,9 +315,10 @@ impl<'a, S: Installer> Session<'a, S> {
         remarks(&model, &offline).iter().for_each(|line| say(line));
         let trust = Trust::new(options.vm_users.clone());
         let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust)?;
-        let scheduler = start(&model).context("starting the scheduler")?;
+        let (scheduler, start) = start(&model).context("starting the scheduler")?;
         say(&format!(
-            "scheduler attached: CPUs {} for tenants, housekeeping on {}",
+            "scheduler {}: CPUs {} for tenants, housekeeping on {}",
+            told_of(&start),
             model.host.tenant_cpus(),
             if model.host.housekeeping.is_empty() {
                 "none".to_owned()
@@ -319,7 +326,10 @@ impl<'a, S: Installer> Session<'a, S> {
                 model.host.housekeeping.to_string()
             }
         ));
-        let driver = Driver::new(now_ns(), model, &Job::ALL);
+        let driver = match start {
+            Start::Anew { .. } => Driver::new(now_ns(), model, &Job::ALL),
+            Start::TakenOver(found) => Driver::found(now_ns(), model, found, &Job::ALL),
+        };
         let (is_ready, service) = (false, Service::default());
         let mut session = Session {
             machine,
@@ -358,10 +368,11 @@ impl<'a, S: Installer> Session<'a, S> {
                 self.tell_how_it_goes();
             }
             self.service.alive();
-            let [stopped, reload, cgroups, config, asked] = self.wait(signals)?;
-            if stopped {
+            self.scheduler.alive();
+            let [stopped, left, reload, cgroups, config, asked] = self.wait(signals)?;
+            if stopped || left {
                 self.service.stopping();
-                return Ok(Ended::Stopped);
+                return Ok(if stopped { Ended::Stopped } else { Ended::Left });
             }
             if cgroups && self.discovery.refresh() {
                 self.look();
@@ -400,15 +411,15 @@ impl<'a, S: Installer> Session<'a, S> {
     }
 
     /// Waits for a signal, cgroups, configuration, a client, or the next thing that is due.
-    fn wait(&self, signals: Signals) -> Result<[bool; 5]> {
+    fn wait(&self, signals: Signals) -> Result<[bool; 6]> {
         let due_ns = self.driver.due_ns().saturating_sub(now_ns());
         // A pause ends with a look.
         let pause_ns = Some(self.discovery.pause().as_nanos() as u64).filter(|pause_ns| *pause_ns > 0);
         let timeout_ns = pause_ns.map_or(due_ns, |pause_ns| pause_ns.min(due_ns));
         // Rounded up: a deadline that is almost there is not worth a turn that finds nothing due.
         let timeout = PollTimeout::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
-        let (stop, reload) = (Some(signals.stop), Some(signals.reload));
-        let fds = [stop, reload, self.discovery.fd(), self.watch.fd(), self.server.fd()];
+        let [stop, leave, reload] = [signals.stop, signals.leave, signals.reload].map(Some);
+        let fds = [stop, leave, reload, self.discovery.fd(), self.watch.fd(), self.server.fd()];
         let mut polled: Vec<PollFd> =
             fds.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, timeout) {

@@ -2,13 +2,15 @@
 //!
 //! `daemon` carries out what the rules say. `sources` reads the configuration; `server` answers `rota status`, and
 //! `metrics` Prometheus, at a `socket`. `service` tells systemd how it goes.
+//! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both.
 //! `preview` says what the daemon would do, and does nothing.
 //!
-//! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, the kernel's scheduler takes over
-//! and every tenant runs on.
+//! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, promises are kept until the next
+//! daemon comes, or the kernel's scheduler takes over, and every tenant runs on.
 
 mod comeback;
 mod daemon;
+mod down;
 mod installer;
 mod log;
 pub mod metrics;
@@ -18,6 +20,9 @@ pub mod server;
 mod service;
 mod socket;
 pub mod sources;
+mod takeover;
 
 pub use daemon::{Failure, Machine, Options, run};
+pub use down::{Was, down};
 pub use preview::{Preview, preview};
+pub use rota_sched::BPF_FS;

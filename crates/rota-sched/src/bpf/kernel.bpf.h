@@ -223,6 +223,7 @@ s32 scx_bpf_pick_idle_cpu(const cpumask_t *allowed, u64 flags) __ksym;
 bool scx_bpf_test_and_clear_cpu_idle(s32 cpu) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 void scx_bpf_error_bstr(char *fmt, unsigned long long *data, u32 data__sz) __ksym;
+void scx_bpf_exit_bstr(s64 exit_code, char *fmt, unsigned long long *data, u32 data__sz) __ksym;
 struct bpf_cpumask *bpf_cpumask_create(void) __ksym;
 void bpf_cpumask_release(struct bpf_cpumask *mask) __ksym;
 void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
@@ -387,6 +388,14 @@ static __always_inline bool has_generic_syscalls(void)
 		static char scx_fail_format[] = "rota: " text ": %llu";                                                \
 		unsigned long long scx_fail_data[] = {(value)};                                                        \
 		scx_bpf_error_bstr(scx_fail_format, scx_fail_data, sizeof(scx_fail_data));                             \
+	})
+
+/* Ends the scheduler in good order, with a code and a reason. */
+#define scx_end(code, text)                                                                                            \
+	({                                                                                                             \
+		static char scx_end_format[] = text;                                                                   \
+		unsigned long long scx_end_data[] = {0};                                                               \
+		scx_bpf_exit_bstr(code, scx_end_format, scx_end_data, sizeof(scx_end_data));                           \
 	})
 
 #define STRUCT_OPS(name, args...)                                                                                      \

@@ -44,6 +44,7 @@
  *                      spin.bpf.h      threads that wait busily give way to their siblings
  *                      idle.bpf.h      a CPU finds nothing to run
  *   the loader         begin.bpf.h     a CPU as the scheduler is loaded
+ *                      grace.bpf.h     how long the scheduler goes on without a daemon
  *                      control.bpf.h   publish a table, change weights
  *                      rehome.bpf.h    send waiting tasks to where they belong now
  *
@@ -93,6 +94,7 @@
 #include "rehome.bpf.h"
 #include "control.bpf.h"
 #include "begin.bpf.h"
+#include "grace.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -382,7 +384,7 @@ s32 STRUCT_OPS_SLEEPABLE(rota_init)
 			break;
 		error = scx_bpf_create_dsq(DSQ_QUEUE(i), -1);
 	}
-	return error;
+	return error ?: begin_grace();
 }
 
 void STRUCT_OPS(rota_exit, struct scx_exit_info *info)

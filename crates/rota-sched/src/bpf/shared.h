@@ -147,7 +147,7 @@ struct rota_tenant {
 	__u32 nr_former;
 	__u32 former_entry;  /* of vCPU 0 */
 	__u32 oversubscribe; /* 1: threads that spin give way to their siblings (spin.bpf.h) */
-	__u32 reserved;
+	__u32 nr_queues;     /* it has so many, from first_queue on: for the loader */
 };
 
 /* One CPU's part of the table in one buffer, decoded by the loader before the table is published. */
@@ -265,6 +265,7 @@ struct rota_settings {
 	__u32 table_bytes; /* of one buffer */
 	__u32 nr_domains;
 	__u32 reserved;
+	__u64 build; /* which scheduler this is: for the loader */
 	__u64 housekeeping[ROTA_TABLE_CPUS_MAX / 64];
 	__u16 domain[ROTA_TABLE_CPUS_MAX];  /* of each CPU: which line of shared tenants it takes from first */
 	__u16 sibling[ROTA_TABLE_CPUS_MAX]; /* of each CPU: another one of its core; itself if there is none */
@@ -277,7 +278,12 @@ struct rota_live {
 	__u32 background_ring[ROTA_RING]; /* CPUs, in proportion to their idle time */
 	__u32 reserved;
 	__u64 stalled_publishers; /* tables published after the time at which they were to come into force */
+	__u64 alive_ns;		  /* written by the daemon now and then, CLOCK_MONOTONIC */
+	__u64 grace_ns;		  /* for so long the scheduler goes on without it; 0: it ends with the daemon */
 };
+
+/* The code with which the scheduler ends when the grace time is over. */
+#define ROTA_EXIT_ABANDONED 1
 
 /* Argument of the program publish_table. */
 struct rota_publish {

@@ -99,6 +99,11 @@ impl Kernel<'_> {
         self.ext.fail(Exit::ERROR_BPF, message);
     }
 
+    /// `scx_bpf_exit`: the scheduler ends in good order.
+    pub fn exit(&mut self, code: i64, message: String) {
+        self.ext.end(Exit::UNREGISTERED_BY_BPF, code, message);
+    }
+
     /// `scx_bpf_reenqueue_local`, as it is since Linux 6.19: at the end of what this CPU is doing.
     pub fn reenqueue_local(&mut self) {
         let this_cpu = self.machine.this_cpu();

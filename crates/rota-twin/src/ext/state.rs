@@ -143,6 +143,8 @@ impl std::fmt::Display for Exit {
 }
 
 impl Exit {
+    /// It has ended by itself: `SCX_EXIT_UNREG_BPF`.
+    pub const UNREGISTERED_BY_BPF: u32 = 65;
     /// Unregistered by the kernel, on hotplug: `SCX_EXIT_UNREG_KERN`.
     pub const UNREGISTERED_BY_KERNEL: u32 = 66;
     /// A mistake of the scheduler: `SCX_EXIT_ERROR`.
@@ -180,13 +182,19 @@ pub const GLOBAL: u32 = 0;
 
 impl ExtState {
     pub fn fail(&mut self, kind: u32, message: impl Into<String>) {
+        self.end(kind, 0, message);
+    }
+
+    /// The same with a code of the scheduler's.
+    pub fn end(&mut self, kind: u32, code: i64, message: impl Into<String>) {
         let reason = match kind {
+            Exit::UNREGISTERED_BY_BPF => "unregistered from BPF",
             Exit::UNREGISTERED_BY_KERNEL => "unregistered from the main kernel",
             Exit::ERROR_BPF => "scx_bpf_error",
             Exit::STALL => "runnable task stall",
             _ => "runtime error",
         };
-        self.exit.get_or_insert(Exit { kind, code: 0, reason, message: message.into() });
+        self.exit.get_or_insert(Exit { kind, code, reason, message: message.into() });
     }
 
     pub fn rq(&mut self, cpu: CpuId) -> &mut Rq {

@@ -256,6 +256,13 @@ extern "C" fn scx_bpf_error_bstr(format: *const c_char, data: *const u64, _: u32
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn scx_bpf_exit_bstr(code: i64, text: *const c_char, _: *const u64, _: u32) {
+    // SAFETY: `scx_end` passes a text.
+    let text = unsafe { CStr::from_ptr(text).to_string_lossy() };
+    context().kernel.exit(code, text.into_owned());
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn scx_bpf_reenqueue_local___v2___compat() {
     context().kernel.reenqueue_local();
 }

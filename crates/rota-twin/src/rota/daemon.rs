@@ -9,7 +9,7 @@ use rota_rules::interference::ThreadCount;
 use rota_rules::life::{Action, Event};
 use rota_rules::status::Status;
 use rota_rules::{Chore, Command, Driver, Enactor, Job};
-use rota_sched::{Published, Scheduler};
+use rota_sched::{Found, Published, Scheduler};
 use rota_table::Certified;
 
 use crate::rota::journal::{Deed, Journal};
@@ -39,6 +39,18 @@ impl Daemon {
     pub fn new(now_ns: u64, model: Model, journal: Option<Journal>) -> Daemon {
         let driver = Driver::new(now_ns, model, &[Job::COUNTERS]);
         Daemon { driver, install: None, said: Vec::new(), journal, counts: Vec::new(), is_knowing: false }
+    }
+
+    /// The next daemon, of a scheduler that was taken over with the newest table that is to be settled.
+    pub fn found(
+        now_ns: u64,
+        model: Model,
+        journal: Option<Journal>,
+        (found, newest): (Found, Option<Published>),
+    ) -> Daemon {
+        let driver = Driver::found(now_ns, model, found, &[Job::COUNTERS]);
+        let install = newest.map(Install::Published);
+        Daemon { driver, install, said: Vec::new(), journal, counts: Vec::new(), is_knowing: false }
     }
 
     /// What was counted of threads until now; or, as `misses`, what is known that each fetches in a millisecond.

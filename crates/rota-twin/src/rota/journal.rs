@@ -31,6 +31,8 @@ pub enum Deed {
     Table(u64, Rc<Certified>),
     /// The daemon has seen that it does, and everybody is where that table has them.
     Settled,
+    /// The daemon has ended, or the next one has taken the scheduler over.
+    Away(bool),
 }
 
 /// All of them with their times, in order.

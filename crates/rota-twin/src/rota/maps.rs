@@ -107,6 +107,16 @@ impl Maps {
         }
     }
 
+    /// All entries of a hash map: key and value.
+    pub fn entries(&self, name: &str) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+        let hash = self.hashes.iter().find(|hash| hash.definition.name == name)?;
+        let (key_size, value_size) = (hash.definition.key_size as usize, hash.definition.value_size as usize);
+        let entry = |(key, value): (&u64, &Memory)| {
+            (key.to_le_bytes()[..key_size].to_vec(), value.read(0, value_size))
+        };
+        Some(hash.values.iter().map(entry).collect())
+    }
+
     /// Writes bytes anywhere in an array, as a program does that has mapped it.
     pub fn write(&mut self, name: &str, offset: usize, bytes: &[u8]) {
         self.array(name).expect("a map of that name").values.write(offset, bytes);

@@ -7,6 +7,7 @@ mod maps;
 mod memory;
 mod native;
 mod ops;
+mod restart;
 mod side;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct Rota {
     model: Model,
     journal: Option<Journal>,
     is_knowing: bool,
+    /// What each daemon has of the scheduler.
+    side: Side,
     stage: Stage,
 }
 
@@ -47,6 +50,8 @@ enum Stage {
     Loaded(Side),
     Starting,
     Runs(Box<Running>),
+    /// The scheduler, without a daemon.
+    Left(Timer),
 }
 
 struct Running {
@@ -93,6 +98,7 @@ impl Rota {
             model: model.clone(),
             journal: None,
             is_knowing: false,
+            side: side.clone(),
             stage: Stage::Loaded(side),
         })
     }
@@ -133,8 +139,11 @@ impl Rota {
         running
     }
 
-    /// Tells the daemon what has happened, and has it do what is due, on [`Machine::this_cpu`].
+    /// Tells the daemon, if there is one, what has happened, and has it do what is due, on [`Machine::this_cpu`].
     pub fn tell(&mut self, machine: &mut Machine, event: Event) {
+        if self.is_left() {
+            return;
+        }
         self.running().daemon.tell(event);
         self.run_daemon(machine);
     }
@@ -167,8 +176,12 @@ impl Rota {
         let Running { scheduler, daemon, timer } = &mut **running;
         daemon.count(counts, is_knowing);
         let next_ns = self.ext.call(machine, |ops, kernel| {
-            calls::enter(kernel, &mut ops.model, || daemon.run(scheduler, now_ns))
+            calls::enter(kernel, &mut ops.model, || restart::lives(|| daemon.run(scheduler, now_ns)))
         });
+        let Some(next_ns) = next_ns else {
+            self.stage = Stage::Left(*timer);
+            return;
+        };
         let this_cpu = machine.this_cpu();
         machine.timer_set(*timer, this_cpu, next_ns);
     }
@@ -192,12 +205,12 @@ impl Rota {
 
     /// Whether every change is in a table that holds.
     pub fn is_settled(&mut self) -> bool {
-        self.running().daemon.is_settled()
+        !self.is_left() && self.running().daemon.is_settled()
     }
 
     /// What the daemon has told its operator.
     pub fn said(&mut self) -> Vec<String> {
-        self.running().daemon.said().to_vec()
+        if self.is_left() { Vec::new() } else { self.running().daemon.said().to_vec() }
     }
 
     /// Why the scheduler is no longer in charge.

@@ -2,8 +2,11 @@
 //!
 //! Its calls are made within [`enter`](crate::rota::calls::enter), as system calls on one of the machine's CPUs.
 
+use std::cell::Cell;
 use std::ffi::c_void;
+use std::panic::resume_unwind;
 use std::ptr;
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use rota_model::CpuSet;
@@ -18,14 +21,21 @@ use crate::rota::native::{self, Code};
 type Program = extern "C" fn(*mut c_void) -> i32;
 
 /// This thread's scheduler, for the loader.
+#[derive(Clone)]
 pub struct Side {
     programs: Vec<(&'static str, Program)>,
     live: Variable,
     exit: Variable,
     attached: bool,
+    /// After so many more changes the daemon ends, in the middle of what it does.
+    changes_left: Rc<Cell<Option<u64>>>,
 }
 
+/// What a daemon that ends unwinds with.
+pub struct Ended;
+
 /// A variable of the scheduler's.
+#[derive(Clone)]
 struct Variable {
     address: *mut u8,
     size: usize,
@@ -57,7 +67,28 @@ pub fn load(code: &Code, settings: &Settings) -> (Side, Maps) {
         (settings.entries(name).expect("a map of known size"), settings.table_bytes)
     });
     let (live, exit) = (Variable::named(code, "live"), Variable::named(code, "exit_info"));
-    (Side { programs: native::programs(code), live, exit, attached: false }, maps)
+    let programs = native::programs(code);
+    (Side { programs, live, exit, attached: false, changes_left: Rc::default() }, maps)
+}
+
+impl Side {
+    /// The same scheduler, as the next daemon finds it.
+    pub fn found(&self) -> Side {
+        Side { attached: true, changes_left: Rc::default(), ..self.clone() }
+    }
+
+    /// The daemon that has this ends when it has made so many changes.
+    pub fn ends_after(&self, changes: u64) {
+        self.changes_left.set(Some(changes));
+    }
+
+    /// One more change is made, or the daemon ends before it.
+    fn changes(&self) {
+        match self.changes_left.get() {
+            Some(0) => resume_unwind(Box::new(Ended)),
+            left => self.changes_left.set(left.map(|left| left - 1)),
+        }
+    }
 }
 
 impl Kernel for Side {
@@ -80,6 +111,7 @@ impl Kernel for Side {
     }
 
     fn write(&self, memory: Memory, offset: usize, bytes: &[u8]) {
+        self.changes();
         match memory {
             Memory::Tables => context().model.maps.write("tables", offset, bytes),
             Memory::Live => self.live.write(offset, bytes),
@@ -96,11 +128,13 @@ impl Kernel for Side {
     }
 
     fn put_bytes(&self, map: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        self.changes();
         ensure!(context().model.maps.put(map, key, value), "no room in {map}, or no such map");
         Ok(())
     }
 
     fn remove_bytes(&self, map: &str, key: &[u8]) -> Result<()> {
+        self.changes();
         context().model.maps.remove(map, key);
         Ok(())
     }
@@ -109,7 +143,12 @@ impl Kernel for Side {
         context().model.maps.entry(map, index).with_context(|| format!("{map} has no entry {index}"))
     }
 
+    fn entries(&self, map: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        context().model.maps.entries(map).with_context(|| format!("there is no map {map} of that kind"))
+    }
+
     fn run(&self, program: &str, argument: &mut [u8]) -> Result<i32> {
+        self.changes();
         let found = self.programs.iter().find(|(name, _)| *name == program);
         let (_, run) = found.ok_or_else(|| anyhow!("the scheduler has no program {program}"))?;
         Ok(run(argument.as_mut_ptr().cast()))

@@ -10,6 +10,7 @@ mod host;
 mod idle;
 mod interference;
 mod nested;
+mod outlive;
 mod profile;
 mod races;
 mod rota;

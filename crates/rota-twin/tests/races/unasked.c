@@ -11,6 +11,10 @@ void scx_bpf_error_bstr(char *format, unsigned long long *data, u32 size)
 {
 	exit(1);
 }
+void scx_bpf_exit_bstr(s64 code, char *format, unsigned long long *data, u32 size)
+{
+	exit(1);
+}
 void bpf_cpumask_release(struct bpf_cpumask *mask)
 {
 }

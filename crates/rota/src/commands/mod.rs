@@ -3,6 +3,7 @@
 pub mod advise;
 pub mod check;
 pub mod doctor;
+pub mod down;
 pub mod farm;
 mod files;
 pub mod fit;

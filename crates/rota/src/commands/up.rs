@@ -4,15 +4,19 @@ mod dry_run;
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use nix::unistd::{Group, User};
+use rota_model::config::duration_ns;
 use rotad::metrics::Address;
 
 use super::{Config, Failure};
 
 /// Run the scheduler: tenants get what the configuration promises them, until Ctrl-C
 ///
-/// Tenants may come and go, and the configuration may be edited meanwhile; SIGHUP has it read at once. One log line an
+/// Tenants may come and go, and the configuration may be edited meanwhile; SIGHUP has it read at once. When the daemon
+/// is killed, or ended by SIGUSR1, the scheduler goes on for the grace time, and the next daemon takes it over. One log
+/// line an
 /// event on standard error; a line with the word ready when the first table is in force.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -31,8 +35,12 @@ pub struct Arguments {
     /// libvirt's are known
     #[arg(long, value_name = "USERS", value_delimiter = ',', value_parser = users)]
     vm_users: Vec<RangeInclusive<u32>>,
+    /// How long promises are kept after the daemon was killed, for the next daemon to take over; 2s to 600s, or 0s: the
+    /// scheduler ends with the daemon
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
+    grace: Duration,
     /// Only say who would be matched, planned and refused. Exits with 3 if one has no room, with 1 if one is not found
-    #[arg(long, conflicts_with_all = ["socket", "group", "metrics"])]
+    #[arg(long, conflicts_with_all = ["socket", "group", "metrics", "grace"])]
     dry_run: bool,
 }
 
@@ -62,6 +70,16 @@ fn users(text: &str) -> Result<RangeInclusive<u32>, String> {
         .ok_or_else(|| "is no user of this machine; write a number, or a name".to_owned())
 }
 
+/// How long the scheduler goes on without a daemon.
+fn grace(text: &str) -> Result<Duration, String> {
+    let grace = Duration::from_nanos(duration_ns(text).map_err(|error| error.to_string())?);
+    match grace.as_secs() {
+        0 if grace.is_zero() => Ok(grace),
+        2..=600 => Ok(grace),
+        _ => Err("is not between 2s and 600s, nor 0s".to_owned()),
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.dry_run {
         return dry_run::run(&arguments.config.config, arguments.vm_users.clone());
@@ -72,6 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         group: arguments.group,
         metrics: arguments.metrics.clone(),
         vm_users: arguments.vm_users.clone(),
+        grace: arguments.grace,
     };
     rotad::run(&options).map_err(failure)
 }
@@ -94,6 +113,9 @@ mod tests {
         assert!(users("3999-3000").unwrap_err().contains("empty range"));
         assert!(users("no such user").unwrap_err().contains("no user"));
         assert_eq!((group("root"), group("77")), (Ok(0), Ok(77)));
+        assert_eq!(grace("0s"), Ok(Duration::ZERO));
+        assert_eq!(grace("10s"), Ok(Duration::from_secs(10)));
+        assert!(grace("1s").unwrap_err().contains("between 2s"));
         assert!(group("no such group").unwrap_err().contains("groupadd"));
     }
 }

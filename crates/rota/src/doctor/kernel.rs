@@ -1,6 +1,8 @@
 //! What the scheduler needs of the kernel. The kernel itself is asked at the start of `rota up`; here is what can be
 //! told before.
 
+use rotad::BPF_FS;
+
 use super::{Finding, Root};
 
 /// The oldest kernel that has all that the scheduler uses.
@@ -18,6 +20,7 @@ pub fn examine(files: &Root) -> Vec<Finding> {
     let version = version(&release);
     let mut findings = vec![kernel(&release, version), scheduler(files), btf(files)];
     findings.extend(jit(files));
+    findings.push(pins(files));
     findings.push(real_time(files, &release, version));
     findings
 }
@@ -89,6 +92,20 @@ fn jit(files: &Root) -> Option<Finding> {
         0 => Finding::problem("BPF JIT", "it is off", "sysctl net.core.bpf_jit_enable=1"),
         _ => Finding::ok("BPF JIT", "it is on"),
     })
+}
+
+/// Where the scheduler outlives the daemon.
+fn pins(files: &Root) -> Finding {
+    const ABOUT: &str = "promises without a daemon";
+    let mounts = files.read("proc/self/mounts").unwrap_or_default();
+    match mounts.lines().any(|line| line.split(' ').nth(1) == Some(BPF_FS)) {
+        true => Finding::ok(ABOUT, format!("{BPF_FS} is mounted: they hold until the next daemon comes")),
+        false => Finding::warning(
+            ABOUT,
+            format!("{BPF_FS} is not mounted: they end with the daemon"),
+            format!("mount -t bpf bpf {BPF_FS}"),
+        ),
+    }
 }
 
 /// What real-time tasks leave to sched_ext's.

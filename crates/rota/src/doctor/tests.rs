@@ -6,7 +6,7 @@ use super::*;
 
 /// A machine of four CPUs on which Rota could run, with a container, a unit and a VM of two vCPUs.
 const SOUND: &str = "\
-proc/self/mounts: cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0
+proc/self/mounts: cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid 0 0|bpf /sys/fs/bpf bpf rw 0 0
 proc/sys/kernel/osrelease: 7.3.4-amd64
 proc/sys/kernel/sched_rt_runtime_us: 950000
 proc/sys/net/core/bpf_jit_enable: 1
@@ -122,6 +122,11 @@ fn what_rota_can_run_beside_is_a_warning() {
             "-> sysctl kernel.sched_rt_runtime_us=950000",
         ),
         ("proc/sys/fs/inotify/max_user_watches: 8", "inotify", "6 cgroups are to be watched"),
+        (
+            "proc/self/mounts: cgroup2 /sys/fs/cgroup cgroup2 rw 0 0",
+            "promises without a daemon",
+            "-> mount -t bpf bpf /sys/fs/bpf",
+        ),
         ("proc/irq/9/effective_affinity_list: 2", "interrupts", "1 come to tenants' CPUs (1-3)"),
         ("sys/fs/cgroup/cpuset.cpus.isolated: 3", "isolated CPUs", "isolated partition of a cpuset"),
         ("sys/fs/cgroup/web.slice/cpuset.cpus.effective: 0-1", "web", "CPUs 2-3, on which it may have slots"),

@@ -36,6 +36,7 @@ pub struct Guest {
     halvings: u32,
     own: Vec<&'static str>,
     programs: Vec<&'static str>,
+    files: Vec<(&'static str, String)>,
 }
 
 impl Guest {
@@ -49,6 +50,7 @@ impl Guest {
             halvings: 0,
             own: vec!["rota", "rota-probe"],
             programs: vec![],
+            files: vec![],
         }
     }
 
@@ -82,6 +84,12 @@ impl Guest {
         self
     }
 
+    /// With a file.
+    pub fn file(mut self, path: &'static str, text: &str) -> Guest {
+        self.files.push((path, text.to_owned()));
+        self
+    }
+
     /// Boots it with `config` as Rota's configuration, and runs `script` to its end.
     pub fn run(&self, config: &str, script: &Script) -> Results {
         let kernel = Kernel::fetch(self.kernel, &mut |message| println!("{message}")).unwrap();
@@ -94,6 +102,9 @@ impl Guest {
         }
         image.bytes("/etc/rota/rota.toml", 0o644, config);
         image.bytes("/lab/lib.sh", 0o644, include_str!("guest/lib.sh"));
+        for (path, text) in &self.files {
+            image.bytes(path, 0o644, text.as_str());
+        }
         image.command(script.1);
         let mut vm = Vm::new(kernel, self.cpus);
         vm.clock = self.clock;

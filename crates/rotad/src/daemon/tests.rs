@@ -128,6 +128,12 @@ impl Installer for Recorder {
         Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
+    fn alive(&self) {}
+
+    fn end(self) -> Result<()> {
+        Ok(())
+    }
+
     fn exited(&self) -> Option<LetGo> {
         self.exits.try_recv().ok()
     }
@@ -137,6 +143,7 @@ impl Installer for Recorder {
 struct Running {
     folder: tempfile::TempDir,
     stop: UnixStream,
+    _leave: UnixStream,
     reload: UnixStream,
     daemon: JoinHandle<Result<(), Failure>>,
     /// Sends why the scheduler exits.
@@ -179,18 +186,21 @@ impl Running {
             group: None,
             metrics: None,
             vm_users: Vec::new(),
+            grace: Duration::ZERO,
         };
         let (stop, stopped) = UnixStream::pair().unwrap();
+        let (leave, leaves) = UnixStream::pair().unwrap();
         let (reload, reloads) = UnixStream::pair().unwrap();
         let (exit, exits) = mpsc::channel();
         let daemon = std::thread::spawn(move || {
             let exits = Rc::new(exits);
-            let signals = Signals { stop: stopped.as_fd(), reload: reloads.as_fd() };
+            let signals = Signals { stop: stopped.as_fd(), leave: leaves.as_fd(), reload: reloads.as_fd() };
             run_on(&machine, &options, signals, |model| {
-                Ok(Recorder { told: RefCell::default(), host: model.host.cpus.clone(), exits: exits.clone() })
+                let (told, host) = (RefCell::default(), model.host.cpus.clone());
+                Ok((Recorder { told, host, exits: exits.clone() }, Start::Anew { instead: None }))
             })
         });
-        Running { folder, stop, reload, daemon, exit }
+        Running { folder, stop, _leave: leave, reload, daemon, exit }
     }
 
     fn path(&self, path: &str) -> PathBuf {

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# However the daemon ends, two tenants run on: it is killed again and again, in the middle of edits too, and the next
+# one takes the scheduler over. Then none comes back.
+. /lab/lib.sh
+KILLS=$(cat /lab/kills)
+
+# edit SHARE: what web is promised.
+edit() {
+    sed "s/share = 0.3/share = $1/" /lab/rota.toml >/etc/rota/new.toml
+    mv /etc/rota/new.toml /etc/rota/rota.toml
+}
+
+# killed: as by the kernel, and the scheduler goes on.
+killed() {
+    kill -9 $UP
+    wait $UP || true
+    state_is enabled || fail "the scheduler has ended with the daemon"
+}
+
+# taken_over NAME [OPTION...]: by the next daemon.
+taken_over() {
+    up "$@"
+    logged "scheduler taken over" || fail "the scheduler was not taken over"
+}
+
+gone() {
+    state_is disabled || fail "the scheduler is still there"
+    [ ! -e /sys/fs/bpf/rota/link ] || fail "its link is still there"
+    goes_on web
+    goes_on batch
+}
+
+mount -t bpf bpf /sys/fs/bpf
+cp /etc/rota/rota.toml /lab/rota.toml
+tenants web batch
+busy web
+busy batch
+# As long as it takes on a machine that is slow: an edit may wait for a table.
+up first --grace 120s
+goes_on web
+status before
+
+echo "a second one, while this one runs"
+status=0
+rota up -c /etc/rota/rota.toml 2>/results/second.log || status=$?
+[ $status = 1 ] || fail "a second rota up ended with $status"
+state_is enabled || fail "the second rota up ended the first one's scheduling"
+status after_second
+
+echo "killed"
+read -r began rest </proc/uptime
+used web >/results/used_before
+for turn in $(seq $KILLS); do
+    edit 0.$((30 + turn % 2 * 10))
+    usleep $((turn * 7919 % 311 * 1000))
+    killed
+    taken_over turn --grace 120s
+done
+used web >/results/used_after
+read -r ended rest </proc/uptime
+echo "$began $ended" >/results/uptimes
+status after
+
+echo "left to the next daemon"
+kill -USR1 $UP
+wait $UP || fail "the daemon ended with $?"
+state_is enabled || fail "the scheduler has not been left"
+taken_over last --grace 120s
+
+echo "ended with the daemon"
+rota down 2>/results/down.log
+wait $UP || fail "the daemon ended with $?"
+gone
+
+echo "no daemon comes back"
+up abandoned --grace 2s
+killed
+await state_is disabled
+rota down 2>>/results/down.log
+gone
