@@ -2,6 +2,7 @@
 //!
 //! **Invariant:** knows nothing of how the guest was booted, and ends all that it has started.
 
+pub mod adversary;
 pub mod calls;
 mod cgroup;
 pub mod client;

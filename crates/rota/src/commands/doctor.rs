@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::anyhow;
 use serde::Serialize;
 
-use super::{Config, Failure, print, print_json};
+use super::{Config, Failure, VmUsers, print, print_json};
 use crate::doctor::{Finding, Level, examine};
 
 /// Look at this machine and the configuration: what keeps Rota from running, which tenants are not found, and the mend
@@ -15,6 +15,8 @@ use crate::doctor::{Finding, Level, examine};
 pub struct Arguments {
     #[command(flatten)]
     config: Config,
+    #[command(flatten)]
+    vms: VmUsers,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -29,7 +31,7 @@ struct Answer<'a> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let findings = examine(Path::new("/"), &arguments.config.config);
+    let findings = examine(Path::new("/"), &arguments.config.config, arguments.vms.vm_users.clone());
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
     let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
     match arguments.json {

@@ -18,12 +18,14 @@ pub mod top;
 pub mod up;
 
 use std::io::{ErrorKind, Write};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Error};
 use clap::Args;
+use nix::unistd::User;
 use rota_host::topology;
 use rota_model::config::{duration_ns, parse_for};
 use rota_model::{Model, printable};
@@ -91,6 +93,34 @@ impl Config {
     }
 }
 
+/// Whose processes may be VMs.
+#[derive(Debug, Args)]
+pub struct VmUsers {
+    /// Users whose processes may be VMs, as a jailer's: names, numbers or ranges of them, as fc,3000-3999. Root's and
+    /// libvirt's are known
+    #[arg(long, value_name = "USERS", value_delimiter = ',', value_parser = users)]
+    vm_users: Vec<RangeInclusive<u32>>,
+}
+
+/// The numbers of a user, or of a range of them.
+fn users(text: &str) -> Result<RangeInclusive<u32>, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number..=number);
+    }
+    let range = text.split_once('-').and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
+    if let Some(range) = range {
+        return if range.is_empty() {
+            Err("is an empty range; write e.g. 3000-3999".to_owned())
+        } else {
+            Ok(range)
+        };
+    }
+    let named = User::from_name(text).ok().flatten().map(|user| user.uid.as_raw());
+    named
+        .map(|user| user..=user)
+        .ok_or_else(|| "is no user of this machine; write a number, or a name".to_owned())
+}
+
 /// Writes to standard output. A reader that has seen enough (`| head`) is no failure.
 fn print(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -118,4 +148,17 @@ fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string(value).context("writing JSON")?;
     text.push('\n');
     print(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_named_numbered_or_a_range() {
+        assert_eq!(users("root"), Ok(0..=0));
+        assert_eq!(users("3000-3999"), Ok(3_000..=3_999));
+        assert!(users("3999-3000").unwrap_err().contains("empty range"));
+        assert!(users("no such user").unwrap_err().contains("no user"));
+    }
 }

@@ -2,15 +2,14 @@
 
 mod dry_run;
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nix::unistd::{Group, User};
+use nix::unistd::Group;
 use rota_model::config::duration_ns;
 use rotad::metrics::Address;
 
-use super::{Config, Failure};
+use super::{Config, Failure, VmUsers};
 
 /// Run the scheduler: tenants get what the configuration promises them, until Ctrl-C
 ///
@@ -31,10 +30,8 @@ pub struct Arguments {
     /// Serve what `rota status` shows for Prometheus, at http://ADDRESS:PORT/metrics or at a Unix socket
     #[arg(long, value_name = "ADDRESS:PORT|PATH")]
     metrics: Option<Address>,
-    /// Users whose processes may be VMs, as a jailer's: names, numbers or ranges of them, as fc,3000-3999. Root's and
-    /// libvirt's are known
-    #[arg(long, value_name = "USERS", value_delimiter = ',', value_parser = users)]
-    vm_users: Vec<RangeInclusive<u32>>,
+    #[command(flatten)]
+    vms: VmUsers,
     /// How long promises are kept after the daemon was killed, for the next daemon to take over; 2s to 600s, or 0s: the
     /// scheduler ends with the daemon
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = grace)]
@@ -51,25 +48,6 @@ fn group(text: &str) -> Result<u32, String> {
     found.ok_or_else(|| "is no group of this machine; make it: groupadd --system GROUP".to_owned())
 }
 
-/// The numbers of a user, or of a range of them.
-fn users(text: &str) -> Result<RangeInclusive<u32>, String> {
-    if let Ok(number) = text.parse() {
-        return Ok(number..=number);
-    }
-    let range = text.split_once('-').and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
-    if let Some(range) = range {
-        return if range.is_empty() {
-            Err("is an empty range; write e.g. 3000-3999".to_owned())
-        } else {
-            Ok(range)
-        };
-    }
-    let named = User::from_name(text).ok().flatten().map(|user| user.uid.as_raw());
-    named
-        .map(|user| user..=user)
-        .ok_or_else(|| "is no user of this machine; write a number, or a name".to_owned())
-}
-
 /// How long the scheduler goes on without a daemon.
 fn grace(text: &str) -> Result<Duration, String> {
     let grace = Duration::from_nanos(duration_ns(text).map_err(|error| error.to_string())?);
@@ -82,14 +60,14 @@ fn grace(text: &str) -> Result<Duration, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.dry_run {
-        return dry_run::run(&arguments.config.config, arguments.vm_users.clone());
+        return dry_run::run(&arguments.config.config, arguments.vms.vm_users.clone());
     }
     let options = rotad::Options {
         config: arguments.config.config.clone(),
         socket: arguments.socket.clone(),
         group: arguments.group,
         metrics: arguments.metrics.clone(),
-        vm_users: arguments.vm_users.clone(),
+        vm_users: arguments.vms.vm_users.clone(),
         grace: arguments.grace,
     };
     rotad::run(&options).map_err(failure)
@@ -107,11 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_named_numbered_or_a_range() {
-        assert_eq!(users("root"), Ok(0..=0));
-        assert_eq!(users("3000-3999"), Ok(3_000..=3_999));
-        assert!(users("3999-3000").unwrap_err().contains("empty range"));
-        assert!(users("no such user").unwrap_err().contains("no user"));
+    fn groups_are_named_or_numbered_and_a_grace_time_has_bounds() {
         assert_eq!((group("root"), group("77")), (Ok(0), Ok(77)));
         assert_eq!(grace("0s"), Ok(Duration::ZERO));
         assert_eq!(grace("10s"), Ok(Duration::from_secs(10)));

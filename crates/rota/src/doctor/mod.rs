@@ -9,6 +9,7 @@ mod tenants;
 #[cfg(test)]
 mod tests;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use rotad::{Failure, Machine, preview};
@@ -89,8 +90,9 @@ impl Root<'_> {
     }
 }
 
-/// Looks at the machine whose files lie below `root`, and at what this configuration finds there.
-pub fn examine(root: &Path, config: &Path) -> Vec<Finding> {
+/// Looks at the machine whose files lie below `root`, and at what this configuration finds there. Processes of
+/// `vm_users` may be VMs, beside root's and libvirt's.
+pub fn examine(root: &Path, config: &Path, vm_users: Vec<RangeInclusive<u32>>) -> Vec<Finding> {
     let files = Root(root);
     let mut findings = kernel::examine(&files);
     let machine = match Machine::under(root) {
@@ -102,7 +104,7 @@ pub fn examine(root: &Path, config: &Path) -> Vec<Finding> {
         }
     };
     findings.push(machine::cgroups(&files, &machine));
-    let seen = preview(&machine, config, Vec::new());
+    let seen = preview(&machine, config, vm_users);
     let model = seen.as_ref().ok().map(|preview| &preview.model);
     findings.extend(machine::examine(&files, &machine, model));
     match seen {

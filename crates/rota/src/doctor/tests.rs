@@ -60,7 +60,7 @@ fn examined(changes: &[&str]) -> Vec<Finding> {
         fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
         fs::write(root.join(path), text.trim_start().replace('|', separator) + separator).unwrap();
     }
-    examine(root, &root.join("etc/rota/rota.toml"))
+    examine(root, &root.join("etc/rota/rota.toml"), Vec::new())
 }
 
 /// The level, the text and the mend of what is said about one thing.

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
+mod adversary;
 mod calls;
 mod churn;
 mod crowd;
@@ -24,4 +25,3 @@ mod saturation;
 mod shares;
 mod spin;
 mod starve;
-mod strangers;

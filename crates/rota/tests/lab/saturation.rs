@@ -30,9 +30,9 @@ class = "background"
 match = { cgroup = "spare" }
 "#;
 
-/// In 45 seconds the floor of a CPU is 225 ms; a tenth of it may go to waiting for a gap. On a host that never idles
+/// In 34 seconds the floor of a CPU is 170 ms; a tenth of it may go to waiting for a gap. On a host that never idles
 /// background work stays on the CPU that its process numbers give it, so both processes may be on the same one.
-const SPARE_NS: u64 = 200_000_000;
+const SPARE_NS: u64 = 150_000_000;
 
 #[test]
 #[ignore = "boots a guest"]

@@ -11,7 +11,7 @@ status during
 wait $PROBES
 status after
 
-# Killed, on each kernel; other ends are in stop.sh.
+# Killed, without a BPF file system, on each kernel; other ends are in outlive.sh.
 busy quick
 kill -9 $UP
 wait $UP || true

@@ -20,7 +20,7 @@ for tenant in $TENANTS; do
     busy $tenant
     PROCESSES="$PROCESSES $BUSY"
 done
-window 5 45
+window 2 34
 until_second $START
 ran before
 # A command of the system: it starts, runs and ends, again and again.

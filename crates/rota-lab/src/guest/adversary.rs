@@ -1,0 +1,246 @@
+//! A tenant that does all it can to cgroups, names, threads and affinities: what a user with a delegated cgroup may do.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::prctl;
+use nix::unistd::{Pid, setgid, setuid};
+use serde::{Deserialize, Serialize};
+
+use super::clock::now_ns;
+
+/// What it may have at most, and for how long it goes on.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Plan {
+    /// The delegated cgroup
+    pub cgroup: PathBuf,
+    /// Cgroups below it, at most
+    #[arg(long)]
+    pub cgroups: usize,
+    /// Threads at once, at most
+    #[arg(long)]
+    pub threads: u64,
+    /// Processes at once, at most
+    #[arg(long, default_value_t = 8)]
+    pub processes: usize,
+    /// Of chance
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Until this time of CLOCK_MONOTONIC, in ns
+    #[arg(long)]
+    pub end_ns: u64,
+}
+
+/// How often it has done what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Cgroups made, and how many there were at most.
+    pub made: u64,
+    /// See `made`.
+    pub cgroups_most: usize,
+    /// Cgroups removed.
+    pub removed: u64,
+    /// Processes moved to another cgroup.
+    pub moved: u64,
+    /// Processes started, by names of others' monitors.
+    pub forked: u64,
+    /// Threads started, by names of vCPUs.
+    pub threads: u64,
+    /// Affinities changed.
+    pub bound: u64,
+    /// What the kernel refused.
+    pub refused: u64,
+}
+
+/// Who it runs as.
+const USER: u32 = 1000;
+
+/// Names that mean something to who looks for tenants.
+const NAMES: [&str; 6] = [
+    "0123456789ab",
+    "docker-0123456789ab0123456789ab0123456789ab0123456789ab0123456789ab0123.scope",
+    "machine-qemu\\x2d1\\x2dweb.scope",
+    "web.service",
+    "a\u{1b}[31mb\rc",
+    "libvirt",
+];
+
+/// Numbers that look random: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+struct Adversary {
+    plan: Plan,
+    random: Random,
+    /// Made and not removed, those inside of others after those.
+    cgroups: Vec<PathBuf>,
+    children: Vec<Child>,
+    threads: Arc<AtomicU64>,
+    over: Arc<AtomicBool>,
+    done: Done,
+}
+
+/// Does what it can until its time is over, and ends all that it has started; the cgroups that it has made stay. Takes a
+/// user's rights first.
+///
+/// # Errors
+///
+/// The rights cannot be taken.
+pub fn run(plan: Plan) -> Result<Done> {
+    setgid(USER.into()).and_then(|()| setuid(USER.into())).context("becoming a user")?;
+    let random = Random(plan.seed.max(1));
+    let (threads, over) = (Arc::default(), Arc::default());
+    let cgroups = vec![plan.cgroup.clone()];
+    let mut adversary =
+        Adversary { plan, random, cgroups, children: Vec::new(), threads, over, done: Done::default() };
+    while now_ns() < adversary.plan.end_ns {
+        adversary.act();
+    }
+    adversary.end();
+    Ok(adversary.done)
+}
+
+impl Adversary {
+    fn act(&mut self) {
+        let outcome = match self.random.below(16) {
+            0..6 => (0..64).try_for_each(|_| self.make()),
+            6..9 => (0..16).try_for_each(|_| self.remove()),
+            9..11 => self.relocate(),
+            11 => self.fork(),
+            12..15 => (0..16).try_for_each(|_| self.thread()),
+            _ => self.bind(),
+        };
+        self.done.refused += u64::from(outcome.is_err());
+    }
+
+    fn some_cgroup(&mut self) -> PathBuf {
+        let place = self.random.below(self.cgroups.len() as u64) as usize;
+        self.cgroups[place].clone()
+    }
+
+    /// Below the one made last, now and then for as deep as a path can be; else below any.
+    fn make(&mut self) -> io::Result<()> {
+        if self.cgroups.len() > self.plan.cgroups {
+            return Ok(());
+        }
+        let parent = match self.random.below(4) {
+            0 => self.cgroups.last().expect("there is the delegated one").clone(),
+            _ => self.some_cgroup(),
+        };
+        let name = match self.random.below(3) {
+            0 => NAMES[self.random.below(NAMES.len() as u64) as usize].to_owned(),
+            1 => format!("{:0200}", self.random.below(1000)),
+            _ => format!("c{}", self.done.made),
+        };
+        let path = parent.join(name);
+        fs::create_dir(&path)?;
+        self.cgroups.push(path);
+        self.done.made += 1;
+        self.done.cgroups_most = self.done.cgroups_most.max(self.cgroups.len());
+        Ok(())
+    }
+
+    fn remove(&mut self) -> io::Result<()> {
+        // The later, the fewer others are inside.
+        let last = self.cgroups.len() as u64 - 1;
+        if last == 0 || self.random.below(4) > 0 && last < self.plan.cgroups as u64 {
+            return Ok(());
+        }
+        let place = (last - self.random.below(last.min(64))) as usize;
+        fs::remove_dir(&self.cgroups[place])?;
+        self.cgroups.remove(place);
+        self.done.removed += 1;
+        Ok(())
+    }
+
+    /// Itself, or a child.
+    fn relocate(&mut self) -> io::Result<()> {
+        let to = self.some_cgroup();
+        let child = self.random.below(self.children.len() as u64 + 1) as usize;
+        let pid = self.children.get(child).map_or(0, Child::id);
+        fs::write(to.join("cgroup.procs"), pid.to_string())?;
+        self.done.moved += 1;
+        Ok(())
+    }
+
+    /// A child that is called like a VM's monitor.
+    fn fork(&mut self) -> io::Result<()> {
+        if self.children.len() >= self.plan.processes {
+            let mut gone = self.children.swap_remove(self.random.below(self.plan.processes as u64) as usize);
+            gone.kill()?;
+            gone.wait()?;
+        }
+        let script = "exec -a qemu-system-x86_64 sh -c 'while :; do sleep 1; done' -name web";
+        self.children.push(Command::new("sh").args(["-c", script]).spawn()?);
+        self.done.forked += 1;
+        Ok(())
+    }
+
+    /// One that computes for a moment or sleeps, called like a vCPU.
+    fn thread(&mut self) -> io::Result<()> {
+        if self.threads.load(Ordering::Relaxed) >= self.plan.threads {
+            return Ok(());
+        }
+        let (threads, over) = (self.threads.clone(), self.over.clone());
+        let (ms, computes, index) =
+            (self.random.below(2000), self.random.below(8) == 0, self.random.below(4));
+        let body = move || {
+            // The name is the kernel's to refuse.
+            let _ = prctl::set_name(&std::ffi::CString::new(format!("CPU {index}/KVM")).unwrap_or_default());
+            let end_ns = now_ns() + ms * 1_000_000;
+            while now_ns() < end_ns && !over.load(Ordering::Relaxed) {
+                if !computes {
+                    thread::sleep(std::time::Duration::from_millis(5));
+                }
+            }
+            threads.fetch_sub(1, Ordering::Relaxed);
+        };
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        let started = thread::Builder::new().stack_size(64 << 10).spawn(body);
+        if started.is_err() {
+            self.threads.fetch_sub(1, Ordering::Relaxed);
+        }
+        self.done.threads += 1;
+        started.map(drop)
+    }
+
+    fn bind(&mut self) -> io::Result<()> {
+        let mut cpus = CpuSet::new();
+        for cpu in 0..thread::available_parallelism().map_or(1, usize::from) {
+            if self.random.below(2) == 0 {
+                cpus.set(cpu)?;
+            }
+        }
+        let child = self.random.below(self.children.len() as u64 + 1) as usize;
+        let pid = self.children.get(child).map_or(0, Child::id);
+        sched_setaffinity(Pid::from_raw(pid as i32), &cpus)?;
+        self.done.bound += 1;
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        while self.threads.load(Ordering::Relaxed) > 0 {
+            thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
