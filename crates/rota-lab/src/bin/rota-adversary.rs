@@ -1,5 +1,5 @@
-//! A hostile tenant: `rota-adversary /sys/fs/cgroup/user --cgroups 2000 --threads 500 --end-ns E` prints as JSON what it
-//! has done.
+//! A hostile tenant: `rota-adversary /sys/fs/cgroup/user --cgroups 2000 --threads 500 --end-ns E` prints as JSON what
+//! it has done.
 
 use clap::Parser;
 use rota_lab::guest::adversary::{self, Plan};
