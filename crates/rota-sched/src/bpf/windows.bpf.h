@@ -96,12 +96,13 @@ static __always_inline u64 early_by(const struct window *w, u64 until, u64 now)
 /* What a vCPU may claim of the time until `until`, at the most: one that sleeps, if it wakes at once. */
 static __always_inline u64 claims_by(const struct window *w, u64 until, bool waits, u64 now)
 {
-	u64 due;
+	u64 by = min_time(until, w->end), due;
 
-	if (until < w->end)
-		return waits && !is_recent(w, now) ? 0 : early_by(w, until, now);
-	due = waits ? less((w->end - w->since) * w->rate >> WINDOW_RATE_SHIFT, w->used) : early_by(w, w->end, now);
-	return min_time(w->left, due) + ((until - w->end) * w->rate >> WINDOW_RATE_SHIFT);
+	if (until < w->end && waits && !is_recent(w, now))
+		return 0;
+	/* Of one that waits all that early_by may come to, however often it begins until then. */
+	due = waits ? less(less(by, w->since) * w->rate >> WINDOW_RATE_SHIFT, w->used) : early_by(w, by, now);
+	return min_time(w->left, due) + (less(until, w->end) * w->rate >> WINDOW_RATE_SHIFT);
 }
 
 /* What all others leave to local vCPU `local` at the end of any window, if all claim what they may. */
@@ -302,6 +303,15 @@ static __always_inline void find_loser(struct cpu_ctx *c, u32 cpu, u64 now)
 }
 
 /*
+ * Whether a vCPU has its turn as it has woken. If it has waited since its window began, and that ends first, it would
+ * interrupt the other one in any order: the table has room for that.
+ */
+static __always_inline bool comes_early(const struct window *w, const struct window *before, u64 now)
+{
+	return is_recent(w, now) && (w->woke > w->start || w->end >= before->end);
+}
+
+/*
  * Changes of task that the turn makes, charged to the vCPU that makes them: none among its own threads, and its first
  * as it wakes. `cuts`: the vCPU that had the CPU until now has a thread that would go on; `keeps`: it does, for another
  * vCPU.
@@ -317,7 +327,8 @@ static __always_inline void charge_changes(struct cpu_ctx *c, u32 local, bool cu
 	w->early_used = beyond_line(w, now);
 	if (keeps)
 		return;
-	if (cuts && before != ROTA_NONE && is_recent(w, now) && (c->windows.rights >> before & 1)) {
+	if (cuts && before != ROTA_NONE && comes_early(w, window_of(c, before), now) &&
+	    (c->windows.rights >> before & 1)) {
 		c->windows.interrupted |= 1U << (before & 31);
 		pays(w, switch_ns);
 	}
