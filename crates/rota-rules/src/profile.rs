@@ -58,7 +58,7 @@ impl From<[u64; 7]> for BySpent {
 /// Tenants whose time is told together.
 const REST: &str = "(other tenants)";
 /// The CPU idled, or another class had it.
-const NOBODY: &str = "(no tenant)";
+pub const NOBODY: &str = "(no tenant)";
 /// Longer ago than what the CPU remembers.
 const UNSEEN: &str = "(longer ago)";
 

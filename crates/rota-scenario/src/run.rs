@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::{Result, bail, ensure};
 use rota_model::{Class, Tenant, TenantId};
-use rota_sim::observe::{Digest, Insane, Lags, Metrics, Sanity, Trace, UnitMetrics};
+use rota_sim::observe::{Digest, Insane, Lags, Metrics, Sanity, Spending, Trace, UnitMetrics};
 use rota_sim::{
     CacheCounters, Contender, CpuId, CpuMask, Home, Memory, Simulation, TaskId, TaskSpec, Tenants,
 };
@@ -15,6 +15,7 @@ use super::{Member, Scenario};
 use crate::policies::Entry;
 use crate::recorder::Recorder;
 use crate::replay::EARLY_NS;
+use crate::spent::TimeSpent;
 
 /// How a scenario is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct TenantOutcome {
     pub service: Vec<Service>,
     /// How far it was from what is fair, if it is one of several that share by weight.
     pub deviation: Option<Deviation>,
+    /// What its threads spent the measured time on.
+    pub spent: TimeSpent,
     /// What counters said of its threads while it was measured, if caches are simulated for one of them.
     pub caches: Option<CacheCounters>,
 }
@@ -103,7 +106,7 @@ pub const WATCHDOG_NS: u64 = 30_000_000_000;
 /// A tenant's threads, and what they ask of memory.
 type Threads = (TenantId, Vec<TaskId>, Option<Memory>);
 
-type Seen = ((Metrics, Option<Lags>), Sanity, (Digest, Option<Trace>, Option<Recorder>));
+type Seen = ((Metrics, Option<Lags>, Spending), Sanity, (Digest, Option<Trace>, Option<Recorder>));
 pub(super) type Run = Simulation<Box<dyn Contender>, Seen>;
 
 /// A scenario under a policy that has settled: what is simulated from here on is measured.
@@ -143,8 +146,11 @@ impl Scenario {
     pub fn start(&self, policy: &Entry, options: Options) -> Result<Session<'_>> {
         let seed = options.seed.unwrap_or(self.seed);
         let trace = options.trace.then(Trace::default);
-        let observers =
-            ((Metrics::default(), None), Sanity::new(WATCHDOG_NS), (Digest::default(), trace, None));
+        let observers = (
+            (Metrics::default(), None, Spending::default()),
+            Sanity::new(WATCHDOG_NS),
+            (Digest::default(), trace, None),
+        );
         let (topology, made) = (self.model.host.topology.clone(), (policy.make)(&self.model)?);
         let mut run = Run::new(topology, self.costs.clone(), seed, 0, made, observers);
         let mut tenants = self.homes(&mut run);
@@ -161,6 +167,7 @@ impl Scenario {
         }
         self.settle(&mut run)?;
         run.observer.0.0.begin(&mut run.machine);
+        run.observer.0.2.begin(&mut run.machine);
         if let Some(lags) = &mut run.observer.0.1 {
             lags.begin(&run.machine);
         }
@@ -323,6 +330,7 @@ impl Session<'_> {
             })
         };
         let metrics = run.observer.0.0.finish(&mut run.machine);
+        let spent = run.observer.0.2.so_far(&mut run.machine).to_vec();
         let homes = tenants.homes().iter().enumerate();
         let outcomes = homes.map(|(place, home)| TenantOutcome {
             tenant: home.tenant.clone(),
@@ -330,6 +338,7 @@ impl Session<'_> {
             metrics: joined(home, &metrics),
             service: readings.windows(2).map(|pair| pair[1][place].since(pair[0][place])).collect(),
             deviation: lags.remove(&home.tenant.name),
+            spent: TimeSpent::of(home, &spent, &tenants),
             caches: caches(&home.tenant.name, &run),
         });
         let outcomes = outcomes.collect();

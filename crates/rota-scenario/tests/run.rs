@@ -61,6 +61,15 @@ fn an_outcome_adds_up_under_every_policy() {
             let wanted_ns: u64 = tenant.service.iter().map(|service| service.wanted_ns).sum();
             assert_eq!(wanted_ns, tenant.metrics.wanted_ns, "{name}");
             assert_eq!(wanted_ns, tenant.metrics.runnable_ns.iter().sum(), "{name}");
+            let spent = &tenant.spent.spent;
+            let threads = spent.total_ns() / outcome.window_ns;
+            assert!(threads > 0 && spent.total_ns() == threads * outcome.window_ns, "{name}: {spent:?}");
+            assert!(tenant.metrics.received_ns <= spent.running_ns, "{name}: interrupts ran as well");
+            // A wait that goes on has nobody yet who ran meanwhile.
+            let told_ns = tenant.spent.waited_for.values().sum::<u64>() + spent.waited_for_nobody_ns;
+            assert!(told_ns <= spent.waiting_ns, "{name}: {told_ns} of {spent:?}");
+            let ongoing_ns = spent.waiting_ns - told_ns;
+            assert!(ongoing_ns <= threads * outcome.window_ns / 4, "{name}: {ongoing_ns} of {spent:?}");
             assert!(tenant.metrics.work > 0 || name.starts_with("hog"), "{name} did something");
         }
         let vm = outcome.tenants.iter().find(|tenant| tenant.tenant.name == "vm").expect("it is there");

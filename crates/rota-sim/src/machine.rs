@@ -314,6 +314,7 @@ impl Machine {
         let paid_ns = ran_ns.min(task.overhead_ns);
         task.overhead_ns -= paid_ns;
         let mut done_ns = ran_ns - paid_ns;
+        task.spun_ns += if task.spins { done_ns } else { 0 };
         if let (Some(caches), Some(thread)) = (&mut self.caches, task.cached) {
             done_ns = caches.advance(thread, number, self.now_ns, done_ns);
         }

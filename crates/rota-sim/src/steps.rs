@@ -58,6 +58,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             cpu: cpu.expect("a task may run somewhere"),
             queued_ns: 0,
             used_ns: 0,
+            spun_ns: 0,
             working_set_kib: spec.working_set_kib,
             cached: None,
             program: Some(spec.program),

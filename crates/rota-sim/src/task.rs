@@ -121,6 +121,8 @@ pub struct Task {
     pub(crate) queued_ns: u64,
     /// CPU time received, costs included, in ns; up to date when its CPU was settled last.
     pub used_ns: u64,
+    /// The part of it in which it waited busily.
+    pub spun_ns: u64,
     pub(crate) working_set_kib: u64,
     /// Its number in the machine's caches.
     pub(crate) cached: Option<u32>,

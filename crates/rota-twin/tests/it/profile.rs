@@ -4,9 +4,10 @@ use rota_model::Topology;
 use rota_sched::{Profile, Spent};
 use rota_sim::observe::{self, Spending};
 use rota_sim::programs::sync::Patience;
-use rota_sim::programs::{Hog, Load, Locking, Periodic, Rounds, Server, Waiting};
+use rota_sim::programs::{Benchmark, Hog, Intermittent, Load, Locking, Periodic, Rounds, Server, Waiting};
 use rota_sim::{
-    Costs, CpuId, Device, DeviceId, Distribution, Script, Simulation, Site, TaskSpec, Tenants, UnitId,
+    Costs, CpuId, Device, DeviceId, Distribution, Program, Script, Simulation, Site, TaskSpec, Tenants,
+    UnitId,
 };
 use rota_twin::{Rota, apart};
 
@@ -82,7 +83,7 @@ fn told(run: &mut Run, tenants: &Tenants, name: &str) -> Profile {
 }
 
 fn truth(run: &mut Run, unit: UnitId) -> observe::Spent {
-    run.observer.of(&run.machine, unit)
+    run.observer.of(&mut run.machine, unit)
 }
 
 /// In the order of [`Spent::ALL`].
@@ -157,4 +158,85 @@ fn what_is_told_is_what_was() {
         assert!(part(&mut run, "server", Spent::Devices) > 0.3);
         assert!(part(&mut run, "batch", Spent::Waiting) > 0.3);
     });
+}
+
+/// A host whose tenants are a program of four threads, as many that interfere, and a reserved one.
+const BESIDE: &str = r#"
+[host]
+cpus = "0-4"
+housekeeping = "0"
+[[tenant]]
+name = "program"
+class = "shared"
+vcpus = 4
+match = { cgroup = "program" }
+[[tenant]]
+name = "interference"
+class = "shared"
+vcpus = 4
+match = { cgroup = "interference" }
+[[tenant]]
+name = "web"
+class = "reserved"
+share = 0.2
+latency = "20ms"
+match = { cgroup = "web" }
+"#;
+
+type Interference = (&'static str, fn() -> Box<dyn Program>);
+
+/// After Zhao's dissertation, section 3.2.4.
+const INTERFERENCE: [Interference; 3] = [
+    ("persistent", || Box::new(Hog)),
+    ("periodic", || Box::new(Periodic::default())),
+    ("intermittent", || Box::new(Intermittent::default())),
+];
+
+/// Each a program of PARSEC or the NAS benchmarks; whether it waits in a loop.
+const PROGRAMS: [(&str, bool); 8] = [
+    ("parsec.streamcluster", false),
+    ("parsec.facesim", false),
+    ("parsec.canneal", false),
+    ("parsec.raytrace", false),
+    ("npb.cg", true),
+    ("npb.sp", true),
+    ("npb.ua", true),
+    ("npb.is", false),
+];
+
+/// Beside each interference, where the scheduler says that the time of parallel programs went is where it went.
+#[test]
+fn what_is_told_of_parallel_programs_is_what_was() {
+    for ((name, spins), (kind, interference)) in
+        PROGRAMS.into_iter().flat_map(|program| INTERFERENCE.map(|kind| (program, kind)))
+    {
+        apart(|| {
+            let (mut run, mut tenants) = start(BESIDE);
+            let patience = if spins { Patience::ENDLESS } else { Patience::NONE };
+            let mut program = Benchmark::find(name).expect("a stand-in").with_threads(4);
+            program.patience = patience;
+            let mut specs: Vec<TaskSpec> =
+                program.programs().into_iter().map(|program| tenants.thread("program", program)).collect();
+            specs.extend((0..4).map(|_| tenants.thread("interference", interference())));
+            specs.push(tenants.thread("web", Periodic::new(3 * MS, 9 * MS)));
+            for spec in specs {
+                run.spawn(spec);
+            }
+            run.run_until(run.machine.now_ns() + 2_000 * MS);
+            for tenant in ["program", "interference", "web"] {
+                let unit = tenants.home(tenant).unit(0);
+                let (told, truth) = (told(&mut run, &tenants, tenant), truth(&mut run, unit));
+                let (all, what) = (truth.total_ns(), format!("{tenant} of {name} beside {kind}"));
+                for (spent, (told, truth)) in Spent::ALL.iter().zip(told.spent_ns.iter().zip(spent(&truth))) {
+                    assert!(is_near(*told, truth, all), "{what}: {spent:?}: {told}, not {truth} of {all}");
+                }
+                for &(other, ns) in &told.waited_for {
+                    let truth = truth.waited_for.get(&UnitId(other)).copied().unwrap_or_default();
+                    assert!(is_near(ns, truth, all), "{what} for {other}: {ns}, not {truth} of {all}");
+                }
+            }
+            let waiting = told(&mut run, &tenants, "program").spent_ns[Spent::Waiting as usize];
+            assert!(waiting > 50 * MS, "{name} beside {kind} has waited: {waiting}");
+        });
+    }
 }

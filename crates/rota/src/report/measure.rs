@@ -1,5 +1,7 @@
 //! The figures of a report: each is computed here and nowhere else, whoever shows it.
 
+use rota_rules::profile::BySpent;
+
 use super::format;
 use super::run::{Contestant, Run, Tenant, Times};
 
@@ -121,6 +123,23 @@ const TABLES: &[(&str, &[Measure])] = &[
         ],
     ),
     (
+        "Where the time of its threads went, in parts of their lifetime",
+        &[
+            ("Running", |tenant, _| spent(tenant, |spent| spent.running)),
+            ("Waiting busily", |tenant, _| spun(tenant)),
+            ("Waiting for a CPU", |tenant, _| spent(tenant, |spent| spent.waiting)),
+            ("Synchronisation", |tenant, _| spent(tenant, |spent| spent.synchronisation)),
+            ("Devices", |tenant, _| spent(tenant, |spent| spent.devices)),
+            ("Sleep", |tenant, _| spent(tenant, |spent| spent.sleep)),
+            ("Halted", |tenant, _| spent(tenant, |spent| spent.halted)),
+            ("Unknown", |tenant, _| spent(tenant, |spent| spent.unknown)),
+        ],
+    ),
+    (
+        "Waits for a CPU: times slower than without, and who ran for most of them",
+        &[("Slower", |tenant, _| slower(tenant)), ("While there ran", |tenant, _| waited_for(tenant))],
+    ),
+    (
         "Changes of task",
         &[
             ("Preemptions", |tenant, run| rate(tenant.inside.as_ref()?.preemptions, run)),
@@ -138,6 +157,38 @@ const TABLES: &[(&str, &[Measure])] = &[
 
 fn some(times: &Times) -> Option<&Times> {
     (!times.is_empty()).then_some(times)
+}
+
+/// A part of the threads' time; nothing where there is none.
+fn spent(tenant: &Tenant, of: impl Fn(&BySpent) -> u64) -> Option<Figure> {
+    let all = &tenant.inside.as_ref()?.spending.spent_ns;
+    let ns = Some(of(all)).filter(|ns| *ns > 0)?;
+    part(ns, all.total())
+}
+
+/// The part in which they waited busily, which is counted as running, too.
+fn spun(tenant: &Tenant) -> Option<Figure> {
+    let inside = tenant.inside.as_ref().filter(|inside| inside.spinning_ns > 0)?;
+    part(inside.spinning_ns, inside.spending.spent_ns.total())
+}
+
+fn part(ns: u64, all_ns: u64) -> Option<Figure> {
+    (all_ns > 0).then(|| Figure { text: format::percent(ns as f64 / all_ns as f64), is_broken: false })
+}
+
+/// By how much its threads would have been done earlier with a CPU for each, if nothing else changed.
+fn slower(tenant: &Tenant) -> Option<Figure> {
+    let spent = &tenant.inside.as_ref()?.spending.spent_ns;
+    let slower = (spent.running + spent.waiting) as f64 / spent.running as f64;
+    (spent.waiting > 0 && spent.running > 0)
+        .then(|| Figure { text: format!("{}x", format::ratio(slower)), is_broken: false })
+}
+
+/// Who ran for most of its waits, with that part of them.
+fn waited_for(tenant: &Tenant) -> Option<Figure> {
+    let waited = tenant.inside.as_ref()?.spending.waited_for();
+    let (name, part) = waited.first()?;
+    Some(Figure { text: format!("{} {name}", format::percent(*part)), is_broken: false })
 }
 
 fn rate(count: u64, run: &Run) -> Option<Figure> {
@@ -187,7 +238,11 @@ pub fn tables(runs: &[Run]) -> Vec<Table> {
 fn table(runs: &[Run], caption: &'static str, measures: &[Measure]) -> Option<Table> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| DASH.to_owned());
     let first = runs.first()?;
-    let has_any = |tenant: &Tenant| measures.iter().any(|(_, measure)| measure(tenant, first).is_some());
+    let found = |measure: &&Measure| {
+        runs.iter().any(|run| run.tenants.iter().any(|tenant| measure.1(tenant, run).is_some()))
+    };
+    let measures: Vec<&Measure> = measures.iter().filter(found).collect();
+    let has_any = |tenant: &Tenant| measures.iter().any(|measure| measure.1(tenant, first).is_some());
     let figure = |cells: &Cells, run: &Run, measure: &Measure| {
         let tenant = cells.iter().find(|(policy, _)| *policy == run.policy);
         tenant
@@ -207,7 +262,7 @@ fn table(runs: &[Run], caption: &'static str, measures: &[Measure]) -> Option<Ta
             .collect(),
     };
     let rows: Vec<TableRow> = by_tenant(runs, has_any).into_iter().map(row).collect();
-    let measures = measures.iter().map(|(name, _)| *name).collect();
+    let measures = measures.iter().map(|measure| measure.0).collect();
     (!rows.is_empty()).then_some(Table { caption, measures, rows })
 }
 

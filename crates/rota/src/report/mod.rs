@@ -9,6 +9,7 @@ mod measure;
 mod page;
 mod run;
 mod series;
+mod spending;
 #[cfg(test)]
 mod tests;
 mod text;

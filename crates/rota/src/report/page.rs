@@ -9,6 +9,7 @@ use super::format;
 use super::measure::{CpuTime, Table, by_tenant, fairness, is_reserved, tables};
 use super::run::{Comparison, Contestant, Report, Run, Tenant};
 use super::series::{self, Line, Picture, Range};
+use super::spending;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The report as a page.
@@ -33,6 +34,7 @@ pub fn render(report: &Report) -> String {
         (wakeups(runs))
         (own_latencies(runs))
         (cpu_time(runs))
+        (spending::section(runs))
         @if let Some(svg) = &report.timetable { (timetable_section(svg)) }
         (tables_section(runs))
         @if let Some(comparison) = &report.comparison { (comparison_section(comparison)) }

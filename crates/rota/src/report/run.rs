@@ -3,6 +3,7 @@
 use rota_lab::scenario::Policy;
 use rota_lab::scenario::result::{Clock, Control, PolicyResult, TenantResult};
 use rota_model::histogram::Histogram;
+use rota_rules::profile::Spending;
 use serde::Serialize;
 
 use super::format;
@@ -116,6 +117,11 @@ pub struct Inside {
     pub units: u32,
     /// The window in parts of one length: CPU time received, and time in which it would have run or ran, in ns.
     pub service: Vec<(u64, u64)>,
+    /// What its threads spent their time on, and for whom they waited.
+    #[serde(flatten)]
+    pub spending: Spending,
+    /// The part of their running in which they waited busily.
+    pub spinning_ns: u64,
     /// References of its threads to the last-level cache, and those that went on to memory, if caches are simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caches: Option<Caches>,

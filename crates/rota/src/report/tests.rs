@@ -5,6 +5,8 @@ use rota_lab::scenario::result::{
     Blackouts, Clock, Control, Gaps, Moves, PolicyResult, Requests, TenantResult,
 };
 
+use rota_rules::profile::{BySpent, NOBODY, Spending};
+
 use super::finding::{Summary, Verdict, comparison, headline};
 use super::measure::fairness;
 use super::run::{Contestant, Inside, Lag, Report, Run, Times};
@@ -269,6 +271,32 @@ fn who_shares_by_weight_is_behind_or_ahead() {
     assert!(text.contains("7.00 ms") && text.contains("9.00 ms"), "{text}");
     report.runs = vec![simulated(&[[5, 5]])];
     assert!(!super::render(&report).contains("Behind and ahead"));
+}
+
+#[test]
+fn where_time_went_is_in_bars_and_tables() {
+    let mut run = simulated(&[[5, 5], [5, 5]]);
+    let inside = run.tenants[0].inside.as_mut().unwrap();
+    let spent_ns =
+        BySpent { running: 4 * MS, waiting: 4 * MS, synchronisation: 2 * MS, ..BySpent::default() };
+    let waited_for_ns = [("b<c".to_owned(), 3 * MS), (NOBODY.to_owned(), MS)].into();
+    inside.spending = Spending { spent_ns, waited_for_ns };
+    inside.spinning_ns = MS;
+    let mut report = Report::of_lab(&[], None);
+    report.runs = vec![run];
+    let (page, text) = (super::render(&report), super::text(&report));
+    // Of ten: four run, one of these busily waits.
+    for part in
+        ["running 30.0 %", "waiting busily 10.0 %", "waiting for a CPU 40.0 %", "synchronisation 20.0 %"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(
+        page.contains("waits: 75.0 % for b&lt;c") && !page.contains("class=\"key\"><rect class=\"devices")
+    );
+    let expected = "        promised      running  waiting busily  waiting for a cpu  synchronisation\n";
+    assert!(text.contains(expected) && text.contains("40.0 %"), "{text}");
+    assert!(text.contains("2.00x") && text.contains("75.0 % b<c") && !text.contains("halted"), "{text}");
 }
 
 #[test]

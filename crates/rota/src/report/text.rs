@@ -51,10 +51,12 @@ fn compared(comparison: &Comparison) -> String {
 
 /// So many policies are shown side by side for each measure; where there are more, measures stand below each other.
 const SIDE_BY_SIDE: usize = 4;
+/// And so do measures whose columns would be more than this together.
+const COLUMNS: usize = 12;
 
 /// The table, or one for each of its measures.
 fn narrow(table: Table, runs: usize) -> Vec<Table> {
-    if runs <= SIDE_BY_SIDE {
+    if runs <= SIDE_BY_SIDE && runs * table.measures.len() <= COLUMNS {
         return vec![table];
     }
     let only = |(place, name): (usize, &&'static str)| {

@@ -5,8 +5,9 @@ pub mod lab;
 
 use rota_lab::scenario::result::{Blackouts, Moves, TenantResult};
 use rota_model::{Class, Reservation};
+use rota_rules::profile::{self, BySpent, Spending};
 use rota_scenario::policies::Entry;
-use rota_scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome, WATCHDOG_NS};
+use rota_scenario::{Deviation, Outcome, Scenario, Service, TenantOutcome, TimeSpent, WATCHDOG_NS};
 use rota_sim::CacheCounters;
 use rota_sim::observe::{Insane, UnitMetrics};
 use serde::Serialize;
@@ -194,6 +195,7 @@ fn join(same: &[&TenantOutcome]) -> TenantOutcome {
             mine.received_ns += theirs.received_ns;
             mine.wanted_ns += theirs.wanted_ns;
         }
+        joined.spent.join(&other.spent);
         if let (Some(mine), Some(theirs)) = (&mut joined.caches, other.caches) {
             *mine = CacheCounters {
                 references: mine.references + theirs.references,
@@ -222,7 +224,7 @@ fn system_ns(outcome: &Outcome) -> u64 {
 }
 
 fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
-    let TenantOutcome { tenant, units, metrics, service, deviation, caches } = found;
+    let TenantOutcome { tenant, units, metrics, service, deviation, spent, caches } = found;
     let reservation = tenant.reservation();
     let seen = TenantResult {
         name: tenant.name.clone(),
@@ -259,6 +261,8 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
             .iter()
             .map(|Service { received_ns, wanted_ns }| (*received_ns, *wanted_ns))
             .collect(),
+        spending: spending(spent),
+        spinning_ns: spent.spent.spinning_ns,
         caches: caches.map(|CacheCounters { references, misses }| Caches { references, misses }),
         lag: deviation.clone().map(|Deviation { lag_ns, behind_max_ns, ahead_max_ns }| Lag {
             over_time_ns: lag_ns,
@@ -267,6 +271,18 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
         }),
     };
     Tenant { seen, inside: Some(inside) }
+}
+
+/// The time of its threads, as `rota profile` shows it.
+fn spending(TimeSpent { spent, waited_for }: &TimeSpent) -> Spending {
+    let [others, devices, time, interrupt, unknown] = spent.blocked_ns;
+    let mut waited_for_ns = waited_for.clone();
+    let nobody_ns = waited_for_ns.remove("").unwrap_or(0) + spent.waited_for_nobody_ns;
+    if nobody_ns > 0 {
+        waited_for_ns.insert(profile::NOBODY.to_owned(), nobody_ns);
+    }
+    let times = [spent.running_ns, spent.waiting_ns, others, devices, time, interrupt, unknown];
+    Spending { spent_ns: BySpent::from(times), waited_for_ns }
 }
 
 /// Time in which at least one, two, ... of its threads wanted to run; of a VM, whose vCPUs have a thread each and are

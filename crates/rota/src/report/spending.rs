@@ -1,0 +1,68 @@
+//! Bars of where the time of each tenant's threads went, where a simulation has seen that.
+
+use maud::{Markup, html};
+use rota_rules::profile::BySpent;
+
+use super::chart::{self, Part};
+use super::measure::by_tenant;
+use super::run::{Contestant, Run, Tenant};
+
+/// The CSS class of each of [`BySpent::NAMES`], but for running that is no waiting.
+const CLASSES: [&str; 7] = ["running", "waiting", "others", "devices", "sleep", "halted", "unknown"];
+/// What is running, too, but does nothing.
+const SPINNING: &str = "spinning";
+
+/// A bar for each tenant and policy.
+pub fn section(runs: &[Run]) -> Markup {
+    let tenants = by_tenant(runs, |tenant| !parts(tenant).is_empty());
+    let all: Vec<Part> = runs.iter().flat_map(|run| run.tenants.iter().flat_map(parts)).collect();
+    let known = [(CLASSES[0], BySpent::NAMES[0]), (SPINNING, SPINNING_NAME)];
+    let known = known.into_iter().chain(CLASSES.into_iter().zip(BySpent::NAMES).skip(1));
+    let shown: Vec<_> =
+        known.filter(|(class, _)| all.iter().any(|part| part.class == *class && part.part > 0.0)).collect();
+    if tenants.is_empty() {
+        return html! {};
+    }
+    html! {
+        section {
+            h2 { "Where the threads' time went" }
+            p.words { "What the threads of each tenant spent their lifetime on. Waiting for a CPU is what a scheduler \
+                can change; synchronisation follows from it where a thread waits for one that waits for a CPU." }
+            p.legend { @for (class, label) in &shown {
+                span.key { svg width="16" height="16" aria-hidden="true" {
+                    rect class=(class) width="16" height="16" rx="3" {} } (label) }
+            } }
+            @for (name, cells) in &tenants {
+                h3 { (name) }
+                div.chart { @for (policy, tenant) in cells { (bar(*policy, tenant)) } }
+            }
+        }
+    }
+}
+
+/// What [`SPINNING`] is called.
+const SPINNING_NAME: &str = "waiting busily";
+
+fn bar(policy: Contestant, tenant: &Tenant) -> Markup {
+    let waited = tenant.inside.as_ref().map(|inside| inside.spending.waited_for()).unwrap_or_default();
+    let note =
+        waited.first().map(|(name, part)| format!("waits: {} for {name}", super::format::percent(*part)));
+    chart::bar(policy.label, &note.unwrap_or_default(), &parts(tenant))
+}
+
+/// The parts of the threads' time; none where there is no time or nobody has seen it.
+fn parts(tenant: &Tenant) -> Vec<Part> {
+    let Some(inside) = tenant.inside.as_ref().filter(|inside| inside.spending.spent_ns.total() > 0) else {
+        return Vec::new();
+    };
+    let spent = &inside.spending.spent_ns;
+    let part = |ns: u64| ns as f64 / spent.total() as f64;
+    let of =
+        |((class, label), ns): ((&'static str, &'static str), u64)| Part { class, label, part: part(ns) };
+    let named = CLASSES.into_iter().zip(BySpent::NAMES).zip(spent.values());
+    let mut parts: Vec<Part> = named.map(of).collect();
+    let spinning = part(inside.spinning_ns);
+    parts[0].part -= spinning;
+    parts.insert(1, Part { class: SPINNING, label: SPINNING_NAME, part: spinning });
+    parts
+}
