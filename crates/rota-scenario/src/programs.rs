@@ -5,9 +5,9 @@
 //!
 //! | program | keys | what it does |
 //! | --- | --- | --- |
-//! | `hog` | | computes for ever |
+//! | `hog` | | computes for ever: persistent interference |
 //! | `periodic` | `on`, `off`: durations, `"10ms"` each by default | computes, sleeps |
-//! | `intermittent` | `least`, `most`: durations, `"1ms"` and `"40ms"` by default | computes for a time between these, sleeps for as long |
+//! | `intermittent` | `least`, `most`: durations, `"1ms"` and `"40ms"` by default; `demand`: of a CPU, in percent, 50 by default | computes for a time between these, sleeps in proportion |
 //! | `phases` | `compute`, `sleep`: drawn | computes, sleeps |
 //! | `probe` | `every`: a duration, `"100us"` by default | computes, and looks at the clock that often: how long was it not let run? |
 //! | `mutex` | `outside`, `inside`: drawn; `spin` | computes, and then does so with a lock that one thread can have |
@@ -99,15 +99,16 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "intermittent",
-        keys: &["threads", "least", "most"],
+        keys: &["threads", "least", "most", "demand"],
         read: |keys, errors| {
             let least_ns = keys.duration("least", 1_000_000, errors);
             let most_ns = keys.duration("most", 40_000_000, errors);
+            let demand = keys.table.read("demand", errors, |value| value::whole(value, 1..=99));
             if least_ns > most_ns {
                 errors.push(keys.table.error("least", "is more than \"most\"; exchange the two"));
                 return None;
             }
-            keys.alike(Intermittent::new(least_ns, most_ns), errors)
+            keys.alike(Intermittent::new(least_ns, most_ns).with_demand(demand.unwrap_or(50)), errors)
         },
     },
     Kind {

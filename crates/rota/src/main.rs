@@ -20,8 +20,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    advise, check, doctor as doctor_command, down, farm, fit, lab, pages, plan as plan_command, profile,
-    record, sim as sim_command, status, top as top_command, up,
+    advise, check, doctor as doctor_command, down, farm, fit, lab, load, pages, plan as plan_command,
+    profile, record, sim as sim_command, status, top as top_command, up,
 };
 
 /// A CPU scheduler for Linux hosts that keeps its promises.
@@ -46,6 +46,7 @@ enum Command {
     Doctor(doctor_command::Arguments),
     Profile(profile::Arguments),
     Advise(advise::Arguments),
+    Load(load::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
     Record(record::Arguments),
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor_command::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),
         Command::Advise(arguments) => advise::run(&arguments),
+        Command::Load(arguments) => load::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

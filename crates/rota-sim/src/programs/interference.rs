@@ -4,6 +4,7 @@
 
 use crate::distribution::Distribution;
 use crate::program::{Program, Resumed, Step, Why, World};
+use crate::rng::Rng;
 
 /// Computes for ever.
 #[derive(Clone, Copy, Debug)]
@@ -45,23 +46,42 @@ impl Program for Periodic {
     }
 }
 
-/// Computes for a time that is drawn anew each time, and then sleeps for as long.
+/// Computes for a time that is drawn anew each time, and then sleeps for a time in proportion to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Intermittent {
     least_ns: u64,
     most_ns: u64,
+    demand_percent: u64,
     on_ns: u64,
 }
 
 impl Intermittent {
-    /// Each time between these.
+    /// Each computation between these, and then as long a sleep.
     pub fn new(least_ns: u64, most_ns: u64) -> Intermittent {
-        Intermittent { least_ns, most_ns, on_ns: 0 }
+        Intermittent { least_ns, most_ns, demand_percent: 50, on_ns: 0 }
+    }
+
+    /// The same with so much of a CPU's time, 1 ..= 99 %: a longer sleep, or a shorter one.
+    #[must_use]
+    pub fn with_demand(self, percent: u32) -> Intermittent {
+        assert!((1..100).contains(&percent), "it computes for a part of the time");
+        Intermittent { demand_percent: percent.into(), ..self }
+    }
+
+    /// How long it computes, and then sleeps, in ns.
+    pub fn draw(&self, rng: &mut Rng) -> (u64, u64) {
+        let on_ns = rng.between(self.least_ns, self.most_ns);
+        (on_ns, self.off_ns(on_ns))
+    }
+
+    fn off_ns(&self, on_ns: u64) -> u64 {
+        let off_ns = u128::from(on_ns) * u128::from(100 - self.demand_percent);
+        u64::try_from(off_ns / u128::from(self.demand_percent)).unwrap_or(u64::MAX)
     }
 }
 
 impl Default for Intermittent {
-    /// 1 to 40 ms.
+    /// 1 to 40 ms, and half of the time.
     fn default() -> Intermittent {
         Intermittent::new(1_000_000, 40_000_000)
     }
@@ -70,9 +90,9 @@ impl Default for Intermittent {
 impl Program for Intermittent {
     fn next(&mut self, resumed: Resumed, world: &mut World<'_>) -> Step {
         if resumed.why == Why::Computed {
-            return Step::SleepUntil(world.now_ns + self.on_ns);
+            return Step::SleepUntil(world.now_ns.saturating_add(self.off_ns(self.on_ns)));
         }
-        self.on_ns = world.rng.between(self.least_ns, self.most_ns);
+        self.on_ns = self.draw(world.rng).0;
         Step::Compute(self.on_ns)
     }
 }
@@ -93,5 +113,24 @@ impl Program for Phases {
             return Step::SleepUntil(world.now_ns + self.sleep.draw(world.rng));
         }
         Step::Compute(self.compute.draw(world.rng))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn demand_is_kept_however_long_it_computes() {
+        let mut rng = Rng::new(1, 1);
+        for demand in [1, 5, 50, 80, 99] {
+            let intermittent = Intermittent::default().with_demand(demand);
+            for _ in 0..100 {
+                let (on_ns, off_ns) = intermittent.draw(&mut rng);
+                assert!((1_000_000..=40_000_000).contains(&on_ns));
+                let percent = 100 * on_ns / (on_ns + off_ns);
+                assert!(percent.abs_diff(u64::from(demand)) <= 1, "{percent} and not {demand}");
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ pub mod farm;
 mod files;
 pub mod fit;
 pub mod lab;
+pub mod load;
 pub mod pages;
 pub mod plan;
 pub mod profile;

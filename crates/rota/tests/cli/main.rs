@@ -4,6 +4,7 @@
 
 mod doctor;
 mod fit;
+mod load;
 mod top;
 
 use std::fs;
