@@ -5,6 +5,7 @@
 
 mod cause;
 pub mod config;
+mod counts;
 mod cpuset;
 pub mod histogram;
 mod share;
@@ -13,6 +14,7 @@ mod tenant;
 mod topology;
 
 pub use cause::Cause;
+pub use counts::Counts;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use share::Share;
 pub use team::Team;

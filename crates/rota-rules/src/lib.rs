@@ -18,6 +18,7 @@ pub mod matching;
 pub mod measures;
 pub mod planning;
 pub mod profile;
+pub mod slowdown;
 pub mod status;
 
 pub use capacity::capacity;

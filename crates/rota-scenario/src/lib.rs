@@ -75,6 +75,7 @@ mod record;
 mod recorder;
 pub mod replay;
 mod run;
+mod sampling;
 mod spent;
 
 use std::collections::BTreeMap;
@@ -90,6 +91,7 @@ pub use interference::{Interference, Pattern};
 pub use programs::Work;
 use replay::Load;
 pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome, WATCHDOG_NS};
+pub use sampling::{PARTS, Plan, STEP_NS, Sampled};
 pub use spent::TimeSpent;
 
 /// What is simulated.

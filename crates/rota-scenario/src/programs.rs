@@ -14,11 +14,12 @@
 //! | `spinlock` | `outside`, `inside`: drawn; `ordered`: whether the lock goes round in the order of asking, `false` by default | the same with a lock that is waited for busily |
 //! | `semaphore` | `outside`, `inside`: drawn; `permits`: a number, 1 by default | the same where so many threads can be inside |
 //! | `barrier` | `compute`: drawn; `spin` | computes, waits for all other threads |
+//! | `stages` | as `barrier`, and `rounds`: 1000 by default; `then`: memory in KiB | after so many rounds works on other memory, of that size instead of `working_set`; after as many on that again, and so on |
 //! | `condition` | `compute`, `between`: drawn | the first thread has the others compute once, waits for them, and computes a while |
 //! | `fork-join` | `parallel`, `sequential`: drawn, `"8ms"` and `"1ms"` by default; `balanced`: whether the threads take turns with what one does alone, `false` by default; `spin` | computes what is divided among all threads, then has one compute alone |
 //! | `pipeline` | `stages`: a number, 2 by default; `compute`: drawn; `room`: a number, 1 by default | `threads` threads for each stage pass pieces on, of which so many can wait before a stage |
 //! | `server` | `service`: drawn; either `arrival`: drawn, the time between two requests; or `clients`: a number, and `think`: drawn | waits for requests and computes for each: they come all the same, or each client waits for its answer and then for a while |
-//! | `benchmark` | `name`: of a program of PARSEC, SPLASH-2 or the NAS parallel benchmarks, e.g. `"parsec.facesim"` | is as parallel as that and synchronises as often: see [`rota_sim::programs::BENCHMARKS`] |
+//! | `benchmark` | `name`: of a program of PARSEC, SPLASH-2 or the NAS parallel benchmarks, e.g. `"parsec.facesim"`; `spin`, the program's own by default | is as parallel as that and synchronises as often: see [`rota_sim::programs::BENCHMARKS`] |
 //!
 //! `spin` is how long a thread that has to wait looks in a loop before it sleeps: a duration, `"0ns"` by default, or
 //! `"forever"`.
@@ -30,7 +31,7 @@ use rota_model::quote;
 use rota_sim::programs::sync::Patience;
 use rota_sim::programs::{
     BENCHMARKS, Benchmark, ForkJoin, Hog, Intermittent, Led, Limited, Load, Locking, Periodic, Phases,
-    Pipeline, Probe, Rounds, Server, Waiting,
+    Pipeline, Probe, Rounds, Server, Staged, Waiting,
 };
 use rota_sim::{Distribution, Program, Script, Site};
 use toml::de::DeValue;
@@ -70,7 +71,7 @@ macro_rules! work_of_scripts {
     };
 }
 
-work_of_scripts! { Locking Limited Rounds Led ForkJoin Pipeline }
+work_of_scripts! { Locking Limited Rounds Staged Led ForkJoin Pipeline }
 
 impl Work for Server {
     fn programs(&self, site: &mut dyn Site) -> Vec<Box<dyn Program>> {
@@ -165,6 +166,28 @@ pub(super) const KINDS: &[Kind] = &[
         },
     },
     Kind {
+        name: "stages",
+        keys: &["threads", "compute", "spin", "rounds", "then"],
+        read: |keys, errors| {
+            let (threads, patience) = (keys.threads(errors), keys.patience(errors));
+            let rounds = keys.whole("rounds", 1_000, errors);
+            let compute = keys.distribution("compute", errors);
+            let needs = "how many KiB, e.g. then = 16384";
+            keys.table.require("then", keys.known, needs, errors);
+            let then = keys.table.read("then", errors, |value| value::whole(value, 1..=u32::MAX));
+            if !keys.table.has("references") {
+                errors.push(keys.table.error("then", "is of no effect without \"references\"; write both"));
+                return None;
+            }
+            // What is wrong with it is told where every workload's is read.
+            let first = keys
+                .table
+                .read("working_set", &mut Errors::default(), |value| value::whole(value, 1..=u32::MAX));
+            let working_sets_kib = [first.unwrap_or(1), then?];
+            Some(Box::new(Staged { threads, compute: compute?, patience, rounds, working_sets_kib }))
+        },
+    },
+    Kind {
         name: "condition",
         keys: &["threads", "compute", "between"],
         read: |keys, errors| {
@@ -209,12 +232,14 @@ pub(super) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "benchmark",
-        keys: &["threads", "name"],
+        keys: &["threads", "name", "spin"],
         read: |keys, errors| {
             let threads = keys.threads(errors);
             keys.table.require("name", keys.known, "e.g. name = \"parsec.facesim\"", errors);
             let benchmark = keys.table.read("name", errors, benchmark)?;
-            Some(Box::new(benchmark.with_threads(threads)))
+            let own = benchmark.with_threads(threads);
+            let patience = if keys.table.has("spin") { keys.patience(errors) } else { own.patience };
+            Some(Box::new(ForkJoin { patience, ..own }))
         },
     },
 ];

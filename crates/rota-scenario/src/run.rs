@@ -15,6 +15,7 @@ use super::{Member, Scenario};
 use crate::policies::Entry;
 use crate::recorder::Recorder;
 use crate::replay::EARLY_NS;
+use crate::sampling::Held;
 use crate::spent::TimeSpent;
 
 /// How a scenario is run.
@@ -121,7 +122,7 @@ pub struct Session<'s> {
     /// Decisions before the measurement.
     decisions: u64,
     /// Each tenant's threads, and what counters said of them before the measurement.
-    threads: Vec<Counted>,
+    pub(super) threads: Vec<Counted>,
 }
 
 /// A tenant, its threads, and what counters say of them.
@@ -144,6 +145,16 @@ impl Scenario {
     ///
     /// The policy cannot be made for this host, or does not come to rest with these tenants.
     pub fn start(&self, policy: &Entry, options: Options) -> Result<Session<'_>> {
+        self.start_held(policy, options, None)
+    }
+
+    /// The same with some threads that can be held off.
+    pub(crate) fn start_held(
+        &self,
+        policy: &Entry,
+        options: Options,
+        held: Option<&Held>,
+    ) -> Result<Session<'_>> {
         let seed = options.seed.unwrap_or(self.seed);
         let trace = options.trace.then(Trace::default);
         let observers = (
@@ -158,7 +169,7 @@ impl Scenario {
         for home in tenants.homes() {
             run.act(|run| run.policy.appears(&mut run.machine, home));
         }
-        let (names, threads) = self.populate(&mut run, &mut tenants);
+        let (names, threads) = self.populate(&mut run, &mut tenants, held);
         let name = |id: TenantId| self.model.tenants[id as usize].name.clone();
         let counted = threads.iter().map(|(id, tasks, _)| (name(*id), tasks.clone(), None));
         let mut counted: Vec<Counted> = counted.collect();
@@ -198,13 +209,23 @@ impl Scenario {
     }
 
     /// Starts every thread, and returns their names, and whose they are.
-    fn populate(&self, run: &mut Run, tenants: &mut Tenants) -> (Vec<String>, Vec<Threads>) {
+    fn populate(
+        &self,
+        run: &mut Run,
+        tenants: &mut Tenants,
+        held: Option<&Held>,
+    ) -> (Vec<String>, Vec<Threads>) {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut threads: BTreeMap<TenantId, BTreeMap<u32, i32>> = BTreeMap::new();
         let (mut names, mut all) = (Vec::new(), BTreeMap::<TenantId, Threads>::new());
         for Member { tenant: id, vcpu, working_set_kib, memory, standing, program } in self.members(run) {
             let tenant = id.map(|id| &self.model.tenants[id as usize]);
             let name = tenant.map_or(Tenant::SYSTEM, |tenant| &tenant.name);
+            let whose = id.zip(tenant.map(|tenant| tenant.class));
+            let program = match held {
+                Some(held) => held.thread(whose, program),
+                None => program,
+            };
             let spec = match (name, vcpu) {
                 (Tenant::SYSTEM, _) => tenants.system(program),
                 (name, Some(index)) => tenants.vcpu(name, index, program),
@@ -324,10 +345,7 @@ impl Session<'_> {
         let caches = |name: &str, run: &Run| {
             let (_, tasks, before) = threads.iter().find(|(tenant, ..)| tenant == name)?;
             let (before, now) = (before.unwrap_or_default(), counters(run, tasks)?);
-            Some(CacheCounters {
-                references: now.references - before.references,
-                misses: now.misses - before.misses,
-            })
+            Some(now.since(before))
         };
         let metrics = run.observer.0.0.finish(&mut run.machine);
         let spent = run.observer.0.2.so_far(&mut run.machine).to_vec();
@@ -384,12 +402,9 @@ fn sharers(tenants: &Tenants) -> impl Iterator<Item = (&Home, u32)> {
 }
 
 /// What counters say of threads together; none if caches are simulated for none of them.
-fn counters(run: &Run, tasks: &[TaskId]) -> Option<CacheCounters> {
+pub(super) fn counters(run: &Run, tasks: &[TaskId]) -> Option<CacheCounters> {
     let all = tasks.iter().filter_map(|&task| run.machine.cache_counters(task));
-    all.reduce(|one, other| CacheCounters {
-        references: one.references + other.references,
-        misses: one.misses + other.misses,
-    })
+    all.reduce(CacheCounters::plus)
 }
 
 /// What each tenant has got so far.

@@ -32,6 +32,30 @@ pub struct CacheCounters {
     pub references: u64,
     /// Those that went on to memory.
     pub misses: u64,
+    /// How long it ran, and waited for one or the other, in ns.
+    pub stalled_ns: u64,
+}
+
+impl CacheCounters {
+    /// Of both together.
+    #[must_use]
+    pub fn plus(self, other: CacheCounters) -> CacheCounters {
+        CacheCounters {
+            references: self.references + other.references,
+            misses: self.misses + other.misses,
+            stalled_ns: self.stalled_ns + other.stalled_ns,
+        }
+    }
+
+    /// What came after `before`.
+    #[must_use]
+    pub fn since(self, before: CacheCounters) -> CacheCounters {
+        CacheCounters {
+            references: self.references - before.references,
+            misses: self.misses - before.misses,
+            stalled_ns: self.stalled_ns - before.stalled_ns,
+        }
+    }
 }
 
 /// A line has so many bytes on x86-64.
@@ -154,6 +178,7 @@ struct Thread {
     working_set: u64,
     /// References to the shared cache and misses there, in parts of a line.
     counted: [u64; 2],
+    stalled_ns: u64,
 }
 
 /// How a thread gets on now.
@@ -207,6 +232,7 @@ impl Caches {
             memory,
             working_set: lines(memory.working_set_kib.into()),
             counted: [0; 2],
+            stalled_ns: 0,
         });
         self.threads.len() as u32 - 1
     }
@@ -228,8 +254,9 @@ impl Caches {
     }
 
     pub fn counters(&self, thread: u32) -> CacheCounters {
-        let [references, misses] = self.threads[thread as usize].counted.map(|parts| parts >> FRACTION);
-        CacheCounters { references, misses }
+        let Thread { counted, stalled_ns, .. } = self.threads[thread as usize];
+        let [references, misses] = counted.map(|parts| parts >> FRACTION);
+        CacheCounters { references, misses, stalled_ns }
     }
 
     /// What a thread has of the shared cache of a CPU's domain, in bytes.
@@ -274,9 +301,11 @@ impl Caches {
             let misses = (beyond * pace.shared) >> 16;
             self.private[core].fill(thread, beyond, working_set);
             missed += misses;
-            let counted = &mut self.threads[thread as usize].counted;
-            (counted[0], counted[1]) = (counted[0] + beyond, counted[1] + misses);
-            done_ns += step_ns * 1000 / pace.ns_per_us;
+            let step_done_ns = step_ns * 1000 / pace.ns_per_us;
+            let Thread { counted, stalled_ns, .. } = &mut self.threads[thread as usize];
+            *counted = [counted[0] + beyond, counted[1] + misses];
+            *stalled_ns += step_ns - step_done_ns;
+            done_ns += step_done_ns;
             left_ns -= step_ns;
         }
         self.shared[domain].fill(thread, missed, working_set);

@@ -314,9 +314,10 @@ impl Machine {
         let paid_ns = ran_ns.min(task.overhead_ns);
         task.overhead_ns -= paid_ns;
         let mut done_ns = ran_ns - paid_ns;
-        task.spun_ns += if task.spins { done_ns } else { 0 };
-        if let (Some(caches), Some(thread)) = (&mut self.caches, task.cached) {
-            done_ns = caches.advance(thread, number, self.now_ns, done_ns);
+        match (&mut self.caches, task.cached) {
+            _ if task.spins => task.spun_ns += done_ns,
+            (Some(caches), Some(thread)) => done_ns = caches.advance(thread, number, self.now_ns, done_ns),
+            _ => {}
         }
         task.remaining_ns = task.remaining_ns.saturating_sub(done_ns);
     }
@@ -368,7 +369,8 @@ impl Machine {
         let cpu = &self.cpus[cpu.index()];
         let task = cpu.current.map(|task| &self.tasks[task.index()]);
         let mut remaining_ns = task.map_or(0, |task| task.remaining_ns);
-        if let (Some(caches), Some(thread)) = (&mut self.caches, task.and_then(|task| task.cached)) {
+        let cached = task.filter(|task| !task.spins).and_then(|task| task.cached);
+        if let (Some(caches), Some(thread)) = (&mut self.caches, cached) {
             remaining_ns = caches.stretched(thread, number, self.now_ns, remaining_ns);
         }
         match task.map(|task| remaining_ns.checked_add(task.overhead_ns + cpu.settled_ns)) {

@@ -33,7 +33,8 @@ pub enum Step {
         /// When its timer comes.
         until_ns: u64,
     },
-    /// Waits busily: does nothing useful, but needs the CPU for so many ns, or until poked. `u64::MAX`: until poked.
+    /// Waits busily: does nothing useful and refers to nothing beyond its own cache, but needs the CPU for so many ns,
+    /// or until poked. `u64::MAX`: until poked.
     Spin(u64),
     /// Sleeps until then.
     SleepUntil(u64),
@@ -99,6 +100,7 @@ pub(crate) enum Effect {
     Hold(TaskId, bool),
     Work(TaskId, u64),
     Latency(TaskId, u64),
+    WorkingSet(TaskId, u32),
 }
 
 /// What a program sees of the world, and does to it.

@@ -2,6 +2,7 @@
 
 use rota_model::Cause;
 
+use crate::caches::Memory;
 use crate::engine::{Attached, Simulation};
 use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::machine::Due;
@@ -197,6 +198,11 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
                 }
                 Effect::Hold(id, held) => self.machine.tasks[id.index()].held = held,
                 Effect::Work(id, amount) => self.observer.observe(&self.machine, Event::Work(id, amount)),
+                Effect::WorkingSet(id, working_set_kib) => {
+                    if let Some(memory) = self.machine.memory(id) {
+                        self.machine.set_memory(id, Memory { working_set_kib, ..memory });
+                    }
+                }
                 Effect::Latency(id, ns) => self.observer.observe(&self.machine, Event::Latency(id, ns)),
             }
         }

@@ -165,6 +165,12 @@ impl Thread {
         self.affect(Effect::Latency(self.task(), ns));
     }
 
+    /// From here on the thread works on other memory, of so many KiB, at least 1. No more than that changes if caches
+    /// are simulated for it, and nothing if they are not.
+    pub fn working_set(&self, kib: u32) {
+        self.affect(Effect::WorkingSet(self.task(), kib));
+    }
+
     fn affect(&self, effect: Effect) {
         self.0.borrow_mut().effects.push(effect);
     }

@@ -6,5 +6,6 @@ mod interference;
 mod matching;
 mod policies;
 mod replay;
+mod sampling;
 mod scenario;
 mod together;

@@ -285,6 +285,7 @@ impl Inside {
             Effect::Spawn(spec) => self.spawn(spec.program, from, outside),
             Effect::Hold(id, held) => self.threads[id.index()].held = held,
             Effect::Work(_, amount) => outside.extend(task.map(|task| Effect::Work(task, amount))),
+            Effect::WorkingSet(_, kib) => outside.extend(task.map(|task| Effect::WorkingSet(task, kib))),
             Effect::Latency(_, ns) => outside.extend(task.map(|task| Effect::Latency(task, ns))),
         }
     }

@@ -149,6 +149,11 @@ impl Metrics {
         self.units.iter().map(|unit| (unit.metrics.received_ns, wanted_ns(unit))).collect()
     }
 
+    /// What a unit has been counted for so far: work, dispatches, migrations. Times that go on are not in it.
+    pub fn counted(&self, unit: UnitId) -> Option<&UnitMetrics> {
+        Some(&self.units.get(unit.index())?.metrics)
+    }
+
     /// Since when the measurement goes on.
     pub fn began_ns(&self) -> u64 {
         self.began_ns

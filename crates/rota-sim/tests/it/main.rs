@@ -1,6 +1,7 @@
 //! What programs, devices and guests do under a plain policy.
 
 mod caches;
+mod freezer;
 mod guest;
 mod round_robin;
 mod server;

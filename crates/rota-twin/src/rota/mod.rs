@@ -124,7 +124,7 @@ impl Rota {
     fn counts(&self, machine: &mut Machine) -> Vec<ThreadCount> {
         (0..machine.nr_cpus()).for_each(|cpu| machine.settle(CpuId(cpu)));
         let of = |(id, task): (TaskId, &rota_sim::Task)| {
-            let CacheCounters { references, misses } = machine.cache_counters(id)?;
+            let CacheCounters { references, misses, .. } = machine.cache_counters(id)?;
             let lines =
                 || machine.memory(id).map_or(0, |memory| u64::from(memory.working_set_kib) * 1024 / 64);
             let misses = if self.is_knowing { lines() } else { misses };

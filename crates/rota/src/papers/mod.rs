@@ -5,6 +5,7 @@ mod fairness;
 mod interference;
 mod page;
 mod scalability;
+mod slowdown;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -42,6 +43,8 @@ pub struct Figure {
 
 /// All of them.
 pub const FIGURES: &[&Figure] = &[
+    &slowdown::INTERFERED,
+    &slowdown::PREDICTED,
     &interference::GUESTS,
     &scalability::WORKED_EXAMPLE,
     &scalability::FORK_JOIN,

@@ -189,6 +189,33 @@ fn interference_on_one_socket_is_worse_than_on_both() {
     assert!(one > 1.2 * both && both >= 1.0, "{times:?}");
 }
 
+/// Zhao, section 3.4: useful work foretells slowdowns, and better than what is counted for each instruction.
+#[test]
+fn useful_work_foretells_slowdowns() {
+    let tables = tables("000-fig3.8", 10);
+    let errors = &tables[0];
+    assert!(errors.ours("refused", "Rota") < 0.5, "{errors:?}");
+    for policy in ["Credit", "CFS", "Rota"] {
+        let by = |method: &str| errors.ours(method, policy);
+        assert!(by("by useful work, where not refused") < 0.03, "{errors:?}");
+        assert!(by("by useful work, all") < by("by CPI, all"), "{errors:?}");
+        assert!(by("by CPI, all") < by("by MPKI, all"), "{errors:?}");
+    }
+}
+
+/// Zhao, section 3.1: programs that spin are slowed down most, and how much no one figure of the others says.
+#[test]
+fn who_spins_is_slowed_down_most() {
+    let tables = tables("000-fig3.1", 30);
+    let [published, all] = &tables[..] else { panic!("two tables") };
+    assert_eq!(published.rows.len(), 4);
+    assert!(published.ours("lu, beside a loop", "Credit") > 2.0, "{published:?}");
+    assert!(all.ours("sp, beside a loop", "Credit") > 3.0 * all.ours("canneal, beside a loop", "Credit"));
+    for row in all.rows.iter().filter(|row| row.policy == "Rota") {
+        assert!(row.ours > 0.9 && row.ours < 3.0, "half of the CPUs, and some memory: {row:?}");
+    }
+}
+
 /// Vanga, sections 7.1 to 7.3: targeted interference costs more than what is drawn, and each strategy takes some of
 /// that away; measuring more than chance.
 #[test]

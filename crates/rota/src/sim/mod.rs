@@ -197,10 +197,7 @@ fn join(same: &[&TenantOutcome]) -> TenantOutcome {
         }
         joined.spent.join(&other.spent);
         if let (Some(mine), Some(theirs)) = (&mut joined.caches, other.caches) {
-            *mine = CacheCounters {
-                references: mine.references + theirs.references,
-                misses: mine.misses + theirs.misses,
-            };
+            *mine = mine.plus(theirs);
         }
     }
     let deviations: Vec<&Deviation> = same.iter().filter_map(|found| found.deviation.as_ref()).collect();
@@ -263,7 +260,7 @@ fn tenant(found: &TenantOutcome, window_ns: u64) -> Tenant {
             .collect(),
         spending: spending(spent),
         spinning_ns: spent.spent.spinning_ns,
-        caches: caches.map(|CacheCounters { references, misses }| Caches { references, misses }),
+        caches: caches.map(|CacheCounters { references, misses, .. }| Caches { references, misses }),
         lag: deviation.clone().map(|Deviation { lag_ns, behind_max_ns, ahead_max_ns }| Lag {
             over_time_ns: lag_ns,
             behind_max_ns,
