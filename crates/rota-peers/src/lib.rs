@@ -13,7 +13,7 @@ mod over;
 mod rtds;
 mod tenants;
 
-pub use credit::Credit;
+pub use credit::{Credit, Delay};
 pub use credit2::Credit2;
 pub use deadline::Deadline;
 pub use edf::Server;

@@ -76,6 +76,7 @@ impl Credit {
     pub(super) fn account(&mut self, machine: &mut Machine) {
         let (this_cpu, next_ns) = (machine.this_cpu(), machine.now_ns() + self.slice_ns);
         machine.timer_set(self.accounts.expect("it was made at the start"), this_cpu, next_ns);
+        self.learn(machine);
         // Those that have moved to another domain take part there.
         let mut domains = std::mem::take(&mut self.domains);
         for (id, task) in machine.tasks() {

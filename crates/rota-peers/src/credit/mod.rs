@@ -7,9 +7,11 @@
 //! steals, which came after the version that the thesis compares with (4.9).
 
 mod account;
+mod delay;
 
 use std::collections::VecDeque;
 
+pub use delay::Delay;
 use rota_sim::{Arrival, CgroupId, CpuId, Departure, Idle, Machine, Next, Policy, TaskId, Timer};
 
 /// What one runs at a time, unless told otherwise: `CSCHED_DEFAULT_TSLICE_MS`. Credits are given as often.
@@ -44,6 +46,8 @@ struct Vcpu {
     runnable: bool,
     charged_ns: u64,
     since_ns: u64,
+    /// Before it preempts.
+    waits: delay::Waits,
 }
 
 #[derive(Debug)]
@@ -57,15 +61,22 @@ struct Pcpu {
     unsorted: bool,
     slice: Timer,
     tick: Timer,
+    /// Comes when who runs has been let go on for long enough; whether it is set.
+    delayed: (Timer, bool),
 }
 
 /// What a timer is for: the accounts, or one of a CPU's.
 const ACCOUNTS: u64 = 0;
+/// A CPU has so many: its slice, its tick, a preemption that is delayed.
+const TIMERS: u64 = 3;
 
 /// The scheduler.
 pub struct Credit {
     /// What one runs at a time, and between accounts.
     slice_ns: u64,
+    /// Whether slices are drawn instead.
+    differing: bool,
+    delay: Delay,
     vcpus: Vec<Option<Vcpu>>,
     cpus: Vec<Pcpu>,
     /// Domains with active vCPUs.
@@ -88,6 +99,8 @@ impl Credit {
     pub fn with_slice(slice_ns: u64) -> Credit {
         Credit {
             slice_ns,
+            differing: false,
+            delay: Delay::None,
             vcpus: Vec::new(),
             cpus: Vec::new(),
             domains: Vec::new(),
@@ -166,7 +179,7 @@ impl Credit {
         }
         if self.cpus[cpu.index()].current.is_some_and(|current| self.priority(task) > self.priority(current))
         {
-            machine.resched(cpu);
+            self.preempt(machine, cpu, task);
         }
     }
 
@@ -219,7 +232,7 @@ impl Credit {
             _ if !machine.cpu(cpu).online => None,
             than => self.steal(machine, cpu, than),
         };
-        stolen.or(local).map(|task| (task, self.slice_ns))
+        stolen.or(local).map(|task| (task, self.draw_slice_ns(machine)))
     }
 }
 
@@ -227,11 +240,20 @@ impl Policy for Credit {
     fn start(&mut self, machine: &mut Machine) {
         let now_ns = machine.now_ns();
         for cpu in (0..machine.nr_cpus()).map(CpuId) {
-            let slice = machine.timer_new(cpu, 1 + 2 * u64::from(cpu.0));
-            let tick = machine.timer_new(cpu, 2 + 2 * u64::from(cpu.0));
+            let key = 1 + TIMERS * u64::from(cpu.0);
+            let [slice, tick, delayed] = [0, 1, 2].map(|kind| machine.timer_new(cpu, key + kind));
             machine.timer_set(tick, cpu, now_ns + self.tick_ns());
             let waiting = VecDeque::new();
-            self.cpus.push(Pcpu { current: None, waiting, idler: true, unsorted: false, slice, tick });
+            let delayed = (delayed, false);
+            self.cpus.push(Pcpu {
+                current: None,
+                waiting,
+                idler: true,
+                unsorted: false,
+                slice,
+                tick,
+                delayed,
+            });
         }
         let this_cpu = machine.this_cpu();
         let accounts = machine.timer_new(this_cpu, ACCOUNTS);
@@ -251,6 +273,7 @@ impl Policy for Credit {
             runnable: false,
             charged_ns: 0,
             since_ns: 0,
+            waits: delay::Waits::default(),
         });
     }
 
@@ -295,6 +318,7 @@ impl Policy for Credit {
 
     fn pick(&mut self, machine: &mut Machine, cpu: CpuId) -> Option<TaskId> {
         self.burn(machine, cpu);
+        self.call_delay_off(machine, cpu);
         let chosen = self.choose(machine, cpu);
         let Pcpu { slice, .. } = self.cpus[cpu.index()];
         self.cpus[cpu.index()].idler = chosen.is_none();
@@ -346,11 +370,12 @@ impl Policy for Credit {
         if key == ACCOUNTS {
             return self.account(machine);
         }
-        let cpu = CpuId(((key - 1) / 2) as u32);
-        if key.is_multiple_of(2) {
-            self.look(machine, cpu);
-        } else if machine.cpu(cpu).online {
-            machine.resched(cpu);
+        let cpu = CpuId(((key - 1) / TIMERS) as u32);
+        match (key - 1) % TIMERS {
+            0 if machine.cpu(cpu).online => machine.resched(cpu),
+            1 => self.look(machine, cpu),
+            2 => self.delay_ends(machine, cpu),
+            _ => {}
         }
     }
 

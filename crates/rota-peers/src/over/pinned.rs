@@ -12,11 +12,16 @@ pub struct Pinned<P> {
 
 impl<P: Policy + Default> Default for Pinned<P> {
     fn default() -> Pinned<P> {
-        Pinned { under: Under::new(P::default()), homes: Vec::new() }
+        Pinned::new(P::default())
     }
 }
 
 impl<P: Policy> Pinned<P> {
+    /// Over that policy.
+    pub fn new(policy: P) -> Pinned<P> {
+        Pinned { under: Under::new(policy), homes: Vec::new() }
+    }
+
     pub(crate) fn below(&mut self) -> &mut P {
         &mut self.under.policy
     }

@@ -45,6 +45,8 @@ pub struct Figure {
 pub const FIGURES: &[&Figure] = &[
     &slowdown::INTERFERED,
     &slowdown::PREDICTED,
+    &slowdown::DELAYED,
+    &slowdown::DIFFERENT,
     &interference::GUESTS,
     &scalability::WORKED_EXAMPLE,
     &scalability::FORK_JOIN,

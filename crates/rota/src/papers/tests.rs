@@ -203,6 +203,16 @@ fn useful_work_foretells_slowdowns() {
     }
 }
 
+/// Zhao, section 3.5: adaptive delays lose nothing, slices that differ help who spins, and Rota needs neither.
+#[test]
+fn delays_and_slices_that_differ_help_credit() {
+    let [delayed, differing] = ["000-fig3.9", "000-fig3.10"].map(|name| tables(name, 8).remove(0));
+    let [by_delay, by_slice] = [&delayed, &differing].map(|table| |policy: &str| table.ours("", policy));
+    assert!(by_delay("adaptive DP") < 1.02 && by_delay("DP, 8 ms") > 1.1, "{delayed:?}");
+    assert!(by_delay("Rota") < 0.95, "{delayed:?}");
+    assert!(by_slice("DS") < 0.9 && by_slice("Rota") < by_slice("DS"), "{differing:?}");
+}
+
 /// Zhao, section 3.1: programs that spin are slowed down most, and how much no one figure of the others says.
 #[test]
 fn who_spins_is_slowed_down_most() {

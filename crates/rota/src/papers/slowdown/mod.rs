@@ -2,6 +2,7 @@
 //! slow a parallel program down, and whether a short sample foretells it.
 
 mod interfered;
+mod optimised;
 mod predicted;
 
 use anyhow::{Result, anyhow};
@@ -12,6 +13,7 @@ use rota_scenario::{Options, Scenario};
 use super::{Study, called};
 
 pub use interfered::INTERFERED;
+pub use optimised::{DELAYED, DIFFERENT};
 pub use predicted::PREDICTED;
 
 /// A program of four threads, and what runs beside it.
