@@ -192,7 +192,7 @@ fn interference_on_one_socket_is_worse_than_on_both() {
 /// Zhao, section 3.4: useful work foretells slowdowns, and better than what is counted for each instruction.
 #[test]
 fn useful_work_foretells_slowdowns() {
-    let tables = tables("000-fig3.8", 10);
+    let tables = tables("000-fig3.8", 20);
     let errors = &tables[0];
     assert!(errors.ours("refused", "Rota") < 0.5, "{errors:?}");
     for policy in ["Credit", "CFS", "Rota"] {
