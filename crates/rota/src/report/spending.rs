@@ -18,8 +18,7 @@ pub fn section(runs: &[Run]) -> Markup {
     let all: Vec<Part> = runs.iter().flat_map(|run| run.tenants.iter().flat_map(parts)).collect();
     let known = [(CLASSES[0], BySpent::NAMES[0]), (SPINNING, SPINNING_NAME)];
     let known = known.into_iter().chain(CLASSES.into_iter().zip(BySpent::NAMES).skip(1));
-    let shown: Vec<_> =
-        known.filter(|(class, _)| all.iter().any(|part| part.class == *class && part.part > 0.0)).collect();
+    let shown: Vec<_> = known.filter(|(class, _)| all.iter().any(|part| part.class == *class)).collect();
     if tenants.is_empty() {
         return html! {};
     }
@@ -64,5 +63,6 @@ fn parts(tenant: &Tenant) -> Vec<Part> {
     let spinning = part(inside.spinning_ns);
     parts[0].part -= spinning;
     parts.insert(1, Part { class: SPINNING, label: SPINNING_NAME, part: spinning });
+    parts.retain(|part| part.part > 0.0);
     parts
 }
