@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::guest::Timetable;
 use crate::ids::{CpuId, TaskId};
 use crate::machine::Machine;
 use crate::policy::{Arrival, Departure, Idle, Next, Policy};
@@ -14,6 +15,11 @@ pub trait Contender: Policy {
 
     /// The threads that are a VM's vCPUs, by the vCPU's number. Told once they are there.
     fn vcpu_threads(&mut self, _: &mut Machine, _: &Home, _: BTreeMap<u32, i32>) {}
+
+    /// When a VM's vCPUs have their slots, as its guest may know it; nothing of a policy without a table.
+    fn timetable(&self, _: &Home) -> Option<Timetable> {
+        None
+    }
 
     /// Whether it has done with every tenant what is to be done. Nothing is measured before.
     fn is_settled(&mut self) -> bool {

@@ -129,8 +129,11 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     /// What ran on a CPU does not go on there.
     pub(crate) fn put(&mut self, cpu: CpuId, prev: TaskId, follows: Next, runs_on: bool) {
         if runs_on {
-            let task = &mut self.machine.tasks[prev.index()];
-            (task.state, task.queued_ns) = (State::Queued, self.machine.now_ns);
+            let (task, now_ns) = (&mut self.machine.tasks[prev.index()], self.machine.now_ns);
+            (task.state, task.queued_ns) = (State::Queued, now_ns);
+            if let Some(vcpu) = task.vcpu() {
+                vcpu.stops(now_ns);
+            }
         }
         self.machine.cpus[cpu.index()].last_task = Some(prev);
         match self.machine.task(prev).realtime {
@@ -164,6 +167,9 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         }
         task.ran_on = Some(cpu);
         task.state = State::Running;
+        if let Some(vcpu) = task.vcpu() {
+            vcpu.runs(machine.now_ns);
+        }
         target.settled_ns = target.settled_ns.max(machine.now_ns);
         let tick = target.tick;
         machine.arm_end(cpu);

@@ -9,6 +9,7 @@ use crate::costs::Costs;
 use crate::event::{EventQueue, Slot};
 use crate::ids::{CpuId, DeviceId, TaskId};
 use crate::mask::CpuMask;
+use crate::program::Why;
 use crate::rng::Rng;
 use crate::task::{Cgroup, CgroupId, State, Task};
 
@@ -320,6 +321,31 @@ impl Machine {
             _ => {}
         }
         task.remaining_ns = task.remaining_ns.saturating_sub(done_ns);
+    }
+
+    /// Tells a vCPU that runs that it is about to be stopped: a scheduler activation (Zhao, dissertation, section
+    /// 4.3.1).
+    /// True if its guest will give the CPU up by itself.
+    pub fn upcall(&mut self, task: TaskId) -> bool {
+        let answers = self.tasks[task.index()].vcpu().is_some_and(|vcpu| vcpu.upcall());
+        if answers {
+            self.settle(self.tasks[task.index()].cpu);
+            self.cut(task, Why::Poked);
+        }
+        answers
+    }
+
+    /// Ends the computation of a task, which is settled if it runs.
+    pub(crate) fn cut(&mut self, id: TaskId, why: Why) {
+        let task = &mut self.tasks[id.index()];
+        if task.ended.is_none() && task.remaining_ns > 0 {
+            // What was done is asked minus remaining: keep it.
+            task.asked_ns -= task.remaining_ns;
+            task.remaining_ns = 0;
+            task.ended = Some(why);
+            let cpu = task.cpu;
+            self.arm_end(cpu);
+        }
     }
 
     /// What a task's computing asks of memory from now on. What it had in caches is of no use to it then.

@@ -13,6 +13,25 @@ use crate::task::TaskSpec;
 pub trait Program {
     /// The next step. `resumed` says how the last one ended.
     fn next(&mut self, resumed: Resumed, world: &mut World<'_>) -> Step;
+
+    /// The vCPU that the thread is, if it is one whose guest is told of what its host does.
+    fn vcpu(&mut self) -> Option<&mut dyn Virtual> {
+        None
+    }
+}
+
+/// A vCPU as its host sees it. What a guest is told here is what hypervisors write into memory that they share with it:
+/// Xen's run state area, KVM's steal time with its flag for who is preempted.
+pub trait Virtual {
+    /// It has a CPU from now on.
+    fn runs(&mut self, now_ns: u64);
+
+    /// It has none from now on, and would run.
+    fn stops(&mut self, now_ns: u64);
+
+    /// It is about to be stopped. True if its guest answers by itself giving the CPU up, which takes it a while; its
+    /// present step is over then.
+    fn upcall(&mut self) -> bool;
 }
 
 impl<P: Program + 'static> From<P> for Box<dyn Program> {

@@ -37,7 +37,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         self.act(|simulation| simulation.fork(spec))
     }
 
-    fn fork(&mut self, spec: TaskSpec) -> TaskId {
+    fn fork(&mut self, mut spec: TaskSpec) -> TaskId {
         let id = TaskId(self.machine.tasks.len() as u32);
         let affinity = spec.affinity.unwrap_or_else(|| self.machine.everywhere.clone());
         let alarm = self.machine.slot(Due::Alarm(id));
@@ -62,6 +62,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             spun_ns: 0,
             working_set_kib: spec.working_set_kib,
             cached: None,
+            is_vcpu: spec.program.vcpu().is_some(),
             program: Some(spec.program),
             rng: Rng::new(self.machine.seed, u64::from(id.0)),
             asked_ns: 0,
@@ -218,14 +219,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         if state == State::Running {
             self.machine.settle(cpu);
         }
-        let task = &mut self.machine.tasks[id.index()];
-        if task.ended.is_none() && task.remaining_ns > 0 {
-            // What was done is asked minus remaining: keep it.
-            task.asked_ns -= task.remaining_ns;
-            task.remaining_ns = 0;
-            task.ended = Some(why);
-            self.machine.arm_end(cpu);
-        }
+        self.machine.cut(id, why);
     }
 
     /// It blocks for that reason, or ends.

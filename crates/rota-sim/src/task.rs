@@ -6,7 +6,7 @@ use crate::caches::Memory;
 use crate::event::Slot;
 use crate::ids::{CpuId, UnitId};
 use crate::mask::CpuMask;
-use crate::program::{Program, Reason, Why};
+use crate::program::{Program, Reason, Virtual, Why};
 use crate::rng::Rng;
 
 /// A cgroup's place in [`crate::Machine::cgroups`].
@@ -127,6 +127,8 @@ pub struct Task {
     /// Its number in the machine's caches.
     pub(crate) cached: Option<u32>,
     pub(crate) program: Option<Box<dyn Program>>,
+    /// It is a vCPU whose guest is told what its host does.
+    pub(crate) is_vcpu: bool,
     pub(crate) rng: Rng,
     /// What the present step asked for, and what is left of it.
     pub(crate) asked_ns: u64,
@@ -149,6 +151,11 @@ impl Task {
     /// Whether it waits busily: it runs, and does nothing useful.
     pub fn spins(&self) -> bool {
         self.spins && self.overhead_ns == 0
+    }
+
+    /// The vCPU that it is, if its guest is to be told.
+    pub(crate) fn vcpu(&mut self) -> Option<&mut dyn Virtual> {
+        if self.is_vcpu { self.program.as_mut()?.vcpu() } else { None }
     }
 
     /// Whether it may run on `cpu` now.

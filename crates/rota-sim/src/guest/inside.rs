@@ -2,20 +2,32 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::SLICE_NS;
+use super::aware::SPIN_NS;
+use super::host::Sight;
+use super::slots::Timetable;
+use super::upcall::{Leaving, TICK_NS};
+use super::{Help, PAUSES_NS, SLICE_NS};
 use crate::ids::TaskId;
-use crate::program::{Effect, Program, Reason, Resumed, Step, Why, World};
+use crate::program::{Effect, Program, Resumed, Step, Why, World};
 use crate::rng::Rng;
 use crate::task::State;
 
 /// So many steps of threads without any time passing are a mistake in a program.
 const STEPS_MAX: u32 = 10_000;
 
-struct Thread {
+/// A thread of a guest.
+pub struct Thread {
     program: Option<Box<dyn Program>>,
     rng: Rng,
-    state: State,
-    vcpu: usize,
+    pub state: State,
+    /// Where it is, or was last.
+    pub vcpu: usize,
+    /// Where it comes back to, should it have left a vCPU that was stopped.
+    pub home: usize,
+    /// The tag of one that an upcall has moved: which vCPU it has left. Until it is there again, or has slept.
+    pub left: Option<usize>,
+    /// Its home wants it back.
+    pub recalled: Option<usize>,
     /// It may not be moved.
     held: bool,
     /// It never is.
@@ -25,8 +37,11 @@ struct Thread {
     remaining_ns: u64,
     /// To be paid before anything of the step is done.
     overhead_ns: u64,
+    /// The present step waits busily, and has for so long.
+    pub spins: bool,
+    pub spun_ns: u64,
     /// How the step ended, if the next one is not known yet.
-    ended: Option<Why>,
+    pub ended: Option<Why>,
     /// It waits to be woken; else, if blocked, it sleeps.
     waits: bool,
     alarm_ns: Option<u64>,
@@ -34,42 +49,53 @@ struct Thread {
 
 impl Thread {
     /// Whether it is to be left on its vCPU.
-    fn stays(&self) -> bool {
+    pub fn stays(&self) -> bool {
         self.held || self.bound
     }
 }
 
+/// One of its vCPUs.
 #[derive(Default)]
-struct Vcpu {
+pub struct Vcpu {
     /// The host's thread; none before it has run.
-    task: Option<TaskId>,
-    queue: VecDeque<usize>,
-    current: Option<usize>,
+    pub task: Option<TaskId>,
+    pub queue: VecDeque<usize>,
+    pub current: Option<usize>,
     /// What ran before.
     last: Option<usize>,
     /// It has halted, and nobody has told it to go on.
-    idle: bool,
-    slice_left_ns: u64,
+    pub idle: bool,
+    pub slice_left_ns: u64,
+    /// What the host shows of it.
+    pub sight: Sight,
+    /// The host has told it that it is about to be stopped.
+    pub upcalled: bool,
+    pub leaving: Option<Leaving>,
+    /// The number of the last tick that it has seen.
+    pub tick: u64,
     /// Alarms of threads that were set here, with their times.
     alarms: BTreeSet<(u64, usize)>,
 }
 
 /// All of a guest.
 pub struct Inside {
-    threads: Vec<Thread>,
-    vcpus: Vec<Vcpu>,
-    rng: Rng,
+    pub help: Help,
+    pub timetable: Option<Timetable>,
+    pub now_ns: u64,
+    pub threads: Vec<Thread>,
+    pub vcpus: Vec<Vcpu>,
+    pub rng: Rng,
+    /// Its vCPUs' ticks are so long after the host's.
+    pub tick_phase_ns: u64,
     exit_ns: u64,
 }
 
 impl Inside {
-    pub fn new(vcpus: u32, rng: Rng) -> Inside {
+    pub fn new(vcpus: u32, mut rng: Rng, help: Help) -> Inside {
         let vcpus = (0..vcpus).map(|_| Vcpu::default()).collect();
-        Inside { threads: Vec::new(), vcpus, rng, exit_ns: 0 }
-    }
-
-    pub fn vcpus(&self) -> usize {
-        self.vcpus.len()
+        let tick_phase_ns = if help == Help::Upcalls { rng.below(TICK_NS) } else { 0 };
+        let (timetable, threads) = (None, Vec::new());
+        Inside { help, timetable, now_ns: 0, threads, vcpus, rng, tick_phase_ns, exit_ns: 0 }
     }
 
     /// Threads go to the vCPUs in turn.
@@ -81,11 +107,16 @@ impl Inside {
             rng: Rng::new(self.rng.draw(), number as u64),
             state: State::Queued,
             vcpu,
+            home: vcpu,
+            left: None,
+            recalled: None,
             held: false,
             bound,
             asked_ns: 0,
             remaining_ns: 0,
             overhead_ns: 0,
+            spins: false,
+            spun_ns: 0,
             ended: Some(Why::Started),
             waits: false,
             alarm_ns: None,
@@ -95,18 +126,28 @@ impl Inside {
 
     /// A vCPU has the CPU: it goes on, and says for how long at most.
     pub fn enter(&mut self, vcpu: usize, resumed: Resumed, world: &mut World<'_>) -> Step {
-        self.exit_ns = world.costs.vm_exit_ns;
+        (self.exit_ns, self.now_ns) = (world.costs.vm_exit_ns, world.now_ns);
         self.vcpus[vcpu].task = Some(world.task);
         self.account(vcpu, resumed.done_ns);
         self.ring_alarms(vcpu, world);
         self.vcpus[vcpu].idle = false;
+        match self.help {
+            Help::None | Help::PauseExits => {}
+            Help::Upcalls => {
+                if let Some(step) = self.answer(vcpu, world) {
+                    return step;
+                }
+            }
+            Help::Timetable => self.keep_to_slots(vcpu, world),
+        }
         for _ in 0..STEPS_MAX {
             let Some(thread) = self.pick(vcpu, world) else {
-                self.vcpus[vcpu].idle = true;
-                return Step::WaitFor(Reason::Interrupt, self.next_alarm_ns(vcpu));
+                let returns_ns = self.if_timetable(|guest| guest.returns_ns(vcpu));
+                let alarm_ns = [self.next_alarm_ns(vcpu), returns_ns].into_iter().flatten().min();
+                return self.halt(vcpu, alarm_ns);
             };
             if self.threads[thread].ended.is_none() {
-                return self.compute(vcpu, thread);
+                return self.pauses(thread).unwrap_or_else(|| self.compute(vcpu, thread));
             }
             let step = self.ask(vcpu, thread, world);
             self.take(vcpu, thread, step, world.now_ns);
@@ -117,17 +158,47 @@ impl Inside {
     /// Counts what the present thread has done.
     fn account(&mut self, vcpu: usize, done_ns: u64) {
         let vcpu = &mut self.vcpus[vcpu];
+        if let Some(leaving) = &mut vcpu.leaving {
+            leaving.left_ns = leaving.left_ns.saturating_sub(done_ns);
+        }
         let Some(thread) = vcpu.current.map(|current| &mut self.threads[current]) else { return };
         vcpu.slice_left_ns = vcpu.slice_left_ns.saturating_sub(done_ns);
         let paid_ns = done_ns.min(thread.overhead_ns);
         thread.overhead_ns -= paid_ns;
+        thread.spun_ns += done_ns - paid_ns;
         thread.remaining_ns = thread.remaining_ns.saturating_sub(done_ns - paid_ns);
         if thread.remaining_ns == 0 && thread.overhead_ns == 0 {
             thread.ended.get_or_insert(Why::Computed);
         }
     }
 
-    fn next_alarm_ns(&self, vcpu: usize) -> Option<u64> {
+    /// What only a guest has that knows its timetable.
+    fn if_timetable<T>(&self, what: impl FnOnce(&Inside) -> Option<T>) -> Option<T> {
+        if self.help == Help::Timetable { what(self) } else { None }
+    }
+
+    /// A pause-loop exit, if a thread has waited busily for that long: the vCPU gives way.
+    fn pauses(&mut self, thread: usize) -> Option<Step> {
+        let thread = &mut self.threads[thread];
+        if self.help != Help::PauseExits || !thread.spins || thread.spun_ns < PAUSES_NS {
+            return None;
+        }
+        thread.spun_ns = 0;
+        thread.overhead_ns += self.exit_ns;
+        Some(Step::Yield)
+    }
+
+    /// Whether a vCPU has halted, with nothing on its queue.
+    pub(super) fn idles(&self, vcpu: usize) -> bool {
+        self.vcpus[vcpu].idle && self.vcpus[vcpu].queue.is_empty()
+    }
+
+    /// Whether a vCPU has run before, so that it can be told something.
+    pub(super) fn has_begun(&self, vcpu: usize) -> bool {
+        self.vcpus[vcpu].task.is_some()
+    }
+
+    pub(super) fn next_alarm_ns(&self, vcpu: usize) -> Option<u64> {
         self.vcpus[vcpu].alarms.first().map(|(time_ns, _)| *time_ns)
     }
 
@@ -160,22 +231,29 @@ impl Inside {
     }
 
     /// The thread that runs on a vCPU from now on.
-    fn pick(&mut self, vcpu: usize, world: &World<'_>) -> Option<usize> {
+    fn pick(&mut self, vcpu: usize, world: &mut World<'_>) -> Option<usize> {
         let own = &mut self.vcpus[vcpu];
         if let Some(current) = own.current {
             let goes_on = own.slice_left_ns > 0 || own.queue.is_empty();
             if goes_on {
                 return Some(current);
             }
-            self.threads[current].state = State::Queued;
-            own.queue.push_back(current);
+            own.current = None;
+            let to = self.if_timetable(|guest| Some(guest.waits_on(vcpu, current)));
+            self.place(current, to.unwrap_or(vcpu), false, Some(vcpu), world.effects);
         }
-        let next = own.queue.pop_front().or_else(|| self.steal(vcpu));
+        let next = self.vcpus[vcpu].queue.pop_front();
+        let next = next.or_else(|| match self.help {
+            Help::Timetable => self.fetch(vcpu),
+            Help::None | Help::PauseExits | Help::Upcalls => self.steal(vcpu),
+        });
+        let slice_ns = self.if_timetable(|guest| guest.slice_ns()).unwrap_or(SLICE_NS);
         let own = &mut self.vcpus[vcpu];
         own.current = next;
         let next = next?;
-        own.slice_left_ns = SLICE_NS;
+        own.slice_left_ns = slice_ns;
         let thread = &mut self.threads[next];
+        thread.left = thread.left.filter(|left| *left != vcpu);
         (thread.state, thread.vcpu) = (State::Running, vcpu);
         if own.last != Some(next) {
             thread.overhead_ns += world.costs.switch_ns;
@@ -204,7 +282,18 @@ impl Inside {
         let (own, thread) = (&self.vcpus[vcpu], &self.threads[thread]);
         let ns = thread.remaining_ns.saturating_add(thread.overhead_ns);
         let ns = if own.queue.is_empty() { ns } else { ns.min(own.slice_left_ns) };
-        match self.next_alarm_ns(vcpu) {
+        let looked_at_ns = match self.help {
+            Help::PauseExits if thread.spins => thread.overhead_ns + PAUSES_NS - thread.spun_ns,
+            Help::Timetable if thread.spins => thread.overhead_ns + SPIN_NS - thread.spun_ns % SPIN_NS,
+            _ => u64::MAX,
+        };
+        let ns = ns.min(looked_at_ns);
+        let looks_ns = match self.help {
+            Help::None | Help::PauseExits => None,
+            Help::Upcalls => self.balances_ns(vcpu),
+            Help::Timetable => self.looks_ns(vcpu),
+        };
+        match [self.next_alarm_ns(vcpu), looks_ns].into_iter().flatten().min() {
             Some(until_ns) => Step::ComputeUntil { ns, until_ns },
             None => Step::Compute(ns),
         }
@@ -238,6 +327,7 @@ impl Inside {
         let own = &mut self.vcpus[vcpu];
         match step {
             Step::Compute(ns) | Step::Spin(ns) | Step::ComputeUntil { ns, .. } => {
+                (thread.spins, thread.spun_ns) = (matches!(step, Step::Spin(_)), 0);
                 (thread.asked_ns, thread.remaining_ns) = (ns, ns);
                 if ns == 0 {
                     thread.ended = Some(Why::Computed);
@@ -300,18 +390,37 @@ impl Inside {
 
     fn wake(&mut self, number: usize, why: Why, from: Option<usize>, outside: &mut Vec<Effect>) {
         self.call_off(number);
-        let idles = |vcpu: &Vcpu| vcpu.idle && vcpu.queue.is_empty();
         let thread = &self.threads[number];
-        let idle = if thread.stays() || idles(&self.vcpus[thread.vcpu]) {
-            None
-        } else {
-            self.vcpus.iter().position(idles)
+        let own = thread.vcpu;
+        let (vcpu, first) = match self.help {
+            _ if thread.stays() => (own, false),
+            Help::Timetable => self.wakes_on(number),
+            Help::Upcalls if self.preempts_guest(number).is_some() => (own, true),
+            _ if self.idles(own) => (own, false),
+            _ => ((0..self.vcpus.len()).find(|vcpu| self.idles(*vcpu)).unwrap_or(own), false),
         };
-        let vcpu = idle.unwrap_or(thread.vcpu);
         let thread = &mut self.threads[number];
-        (thread.state, thread.vcpu, thread.waits) = (State::Queued, vcpu, false);
-        thread.ended = Some(why);
-        self.vcpus[vcpu].queue.push_back(number);
+        (thread.waits, thread.ended, thread.left) = (false, Some(why), None);
+        self.place(number, vcpu, first, from, outside);
+    }
+
+    /// Queues a thread on a vCPU, and tells it: behind all others, or before the one that runs.
+    pub(super) fn place(
+        &mut self,
+        number: usize,
+        vcpu: usize,
+        first: bool,
+        from: Option<usize>,
+        outside: &mut Vec<Effect>,
+    ) {
+        let (thread, own) = (&mut self.threads[number], &mut self.vcpus[vcpu]);
+        (thread.state, thread.vcpu) = (State::Queued, vcpu);
+        if first {
+            own.queue.push_front(number);
+            own.slice_left_ns = 0;
+        } else {
+            own.queue.push_back(number);
+        }
         self.tell(vcpu, from, outside);
     }
 
@@ -330,7 +439,7 @@ impl Inside {
     }
 
     /// Has a vCPU look at its queue: an interrupt between processors, unless it is the one that runs this.
-    fn tell(&mut self, vcpu: usize, from: Option<usize>, outside: &mut Vec<Effect>) {
+    pub(super) fn tell(&mut self, vcpu: usize, from: Option<usize>, outside: &mut Vec<Effect>) {
         if from == Some(vcpu) {
             return;
         }
@@ -338,8 +447,11 @@ impl Inside {
         if let Some(sender) = from.and_then(|from| self.vcpus[from].current) {
             self.threads[sender].overhead_ns += exit_ns;
         }
-        let own = &self.vcpus[vcpu];
+        let own = &mut self.vcpus[vcpu];
         let Some(task) = own.task else { return };
+        if own.idle {
+            own.sight.waits(self.now_ns);
+        }
         let receiver = if own.idle { own.queue.front().copied() } else { own.current };
         if let Some(receiver) = receiver {
             self.threads[receiver].overhead_ns += exit_ns;

@@ -7,19 +7,44 @@
 //! takes a thread from another's queue. What costs an exit to the monitor, to sender and receiver, is an interrupt from
 //! another vCPU that has woken a thread up, or from a device.
 
+//!
+//! What [helps](Help) a guest whose vCPUs are stopped is in `upcall` and `aware`.
+
+mod aware;
+mod host;
 mod inside;
+mod slots;
+mod upcall;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::ids::DeviceId;
-use crate::program::{Device, Effect, Interrupt, Program, Resumed, Site, Step, World};
+use crate::program::{Device, Effect, Interrupt, Program, Resumed, Site, Step, Virtual, World};
 use crate::rng::Rng;
 use inside::Inside;
+pub use slots::Timetable;
 
 /// For how long a thread of a guest runs if others wait: as CFS' minimum (Huang et al., HPDC 2021, section 2.2: 3 ms
 /// regularly).
 pub const SLICE_NS: u64 = 3_000_000;
+
+/// A pause loop ends with an exit after so long: 4,096 cycles, Xen's and KVM's default, at 2 GHz.
+const PAUSES_NS: u64 = 2_048;
+
+/// What helps a guest whose vCPUs are stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Help {
+    /// Nothing.
+    #[default]
+    None,
+    /// The processor: a vCPU whose thread waits busily exits and lets others go first (pause-loop exits).
+    PauseExits,
+    /// The host: it tells a vCPU before it stops it ([`crate::Machine::upcall`]), and the guest moves the thread.
+    Upcalls,
+    /// The guest knows when its vCPUs have their slots: see [`Guest::publish`].
+    Timetable,
+}
 
 /// A guest.
 #[derive(Clone)]
@@ -28,7 +53,17 @@ pub struct Guest(Rc<RefCell<Inside>>);
 impl Guest {
     /// One that has so many vCPUs and no thread yet; its threads' chance comes of `rng`.
     pub fn new(vcpus: u32, rng: Rng) -> Guest {
-        Guest(Rc::new(RefCell::new(Inside::new(vcpus, rng))))
+        Guest::with_help(vcpus, rng, Help::None)
+    }
+
+    /// The same with something that helps it.
+    pub fn with_help(vcpus: u32, rng: Rng, help: Help) -> Guest {
+        Guest(Rc::new(RefCell::new(Inside::new(vcpus, rng, help))))
+    }
+
+    /// Tells it when its vCPUs have their slots from now on; nothing to a guest that has no use for it.
+    pub fn publish(&self, timetable: Option<Timetable>) {
+        self.0.borrow_mut().timetable = timetable;
     }
 
     /// A thread of it from the start.
@@ -43,7 +78,7 @@ impl Guest {
 
     /// Its vCPUs, as programs of the host's threads.
     pub fn vcpus(&self) -> Vec<Box<dyn Program>> {
-        let count = self.0.borrow().vcpus();
+        let count = self.0.borrow().vcpus.len();
         (0..count).map(|number| Box::new(Vcpu { guest: self.clone(), number }) as Box<dyn Program>).collect()
     }
 
@@ -62,6 +97,29 @@ struct Vcpu {
 impl Program for Vcpu {
     fn next(&mut self, resumed: Resumed, world: &mut World<'_>) -> Step {
         self.guest.0.borrow_mut().enter(self.number, resumed, world)
+    }
+
+    fn vcpu(&mut self) -> Option<&mut dyn Virtual> {
+        Some(self)
+    }
+}
+
+impl Virtual for Vcpu {
+    fn runs(&mut self, now_ns: u64) {
+        self.guest.0.borrow_mut().runs(self.number, now_ns);
+    }
+
+    fn stops(&mut self, now_ns: u64) {
+        self.guest.0.borrow_mut().stops(self.number, now_ns);
+    }
+
+    fn upcall(&mut self) -> bool {
+        let mut inside = self.guest.0.borrow_mut();
+        let answers = inside.help == Help::Upcalls;
+        if answers {
+            inside.upcall(self.number);
+        }
+        answers
     }
 }
 
@@ -89,6 +147,7 @@ impl Device for Passed {
         let mut inner = Interrupt { now_ns, rng: interrupt.rng, effects: &mut self.effects };
         let next_ns = self.device.interrupt(&mut inner);
         let mut inside = self.guest.0.borrow_mut();
+        inside.now_ns = now_ns;
         self.effects.drain(..).for_each(|effect| inside.affect(effect, None, interrupt.effects));
         next_ns
     }

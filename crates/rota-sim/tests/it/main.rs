@@ -3,6 +3,7 @@
 mod caches;
 mod freezer;
 mod guest;
+mod help;
 mod round_robin;
 mod server;
 mod sync;
