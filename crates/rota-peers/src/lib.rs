@@ -19,5 +19,5 @@ pub use deadline::Deadline;
 pub use edf::Server;
 pub use fair::{Cfs, Eevdf, Fair};
 pub use mqfq::Mqfq;
-pub use over::{Gleaner, Pinned, RelaxedCo};
+pub use over::{Gleaner, Irs, Pinned, RelaxedCo};
 pub use rtds::Rtds;

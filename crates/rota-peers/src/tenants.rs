@@ -6,7 +6,7 @@ use super::deadline::Deadline;
 use super::edf::Server;
 use super::fair::{Fair, Rule};
 use super::mqfq::Mqfq;
-use super::over::{Gleaner, Pinned, RelaxedCo};
+use super::over::{Below, Gleaner, Irs, Pinned, RelaxedCo};
 use super::rtds::Rtds;
 use rota_model::{Class, Reservation, Share};
 use rota_sim::{Contender, Home, Machine};
@@ -99,6 +99,13 @@ impl<P: Contender> Contender for Pinned<P> {
     }
 }
 
+/// As the policy below.
+impl<P: Contender> Contender for Irs<P> {
+    fn appears(&mut self, machine: &mut Machine, home: &Home) {
+        self.below().appears(machine, home);
+    }
+}
+
 /// A weight, and nothing else: every tenant is a shared one.
 impl Contender for Mqfq {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
@@ -106,10 +113,10 @@ impl Contender for Mqfq {
     }
 }
 
-/// A weight, as under CFS.
-impl Contender for RelaxedCo {
+/// As the policy below.
+impl<P: Contender + Below> Contender for RelaxedCo<P> {
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
-        machine.cgroup_limits(home.cgroup, weight(home.tenant.class), None);
+        self.below().appears(machine, home);
     }
 }
 

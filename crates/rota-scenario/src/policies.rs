@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use rota_model::Model;
-use rota_peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Gleaner, Mqfq, Pinned, RelaxedCo, Rtds};
+use rota_peers::{Cfs, Credit, Credit2, Deadline, Eevdf, Fair, Gleaner, Irs, Mqfq, Pinned, RelaxedCo, Rtds};
 use rota_sim::Contender;
 use rota_twin::Rota;
 
@@ -97,7 +97,25 @@ pub const POLICIES: &[Entry] = &[
         name: "relaxed-co",
         label: "Relaxed co-scheduling",
         about: "CFS, and of a tenant's threads the one ahead gives way to the one behind",
-        make: |_| Ok(Box::new(RelaxedCo::default())),
+        make: |_| Ok(Box::new(RelaxedCo::<Fair<Cfs>>::default())),
+    },
+    Entry {
+        name: "pin-relaxed-co",
+        label: "Pinned, Xen Credit, relaxed co-scheduling",
+        about: "pinned Xen Credit, and of a tenant's threads the one ahead gives way to the one behind",
+        make: |_| Ok(Box::new(RelaxedCo::<Pinned<Credit>>::default())),
+    },
+    Entry {
+        name: "irs",
+        label: "Pinned, Xen Credit, IRS",
+        about: "pinned Xen Credit, and guests that take upcalls move threads before a vCPU is stopped",
+        make: |_| Ok(Box::new(Irs::<Pinned<Credit>>::default())),
+    },
+    Entry {
+        name: "irs-cfs",
+        label: "Pinned, CFS, IRS",
+        about: "the same over pinned CFS, which boosts nobody",
+        make: |_| Ok(Box::new(Irs::<Pinned<Fair<Cfs>>>::default())),
     },
     Entry {
         name: "gleaner",

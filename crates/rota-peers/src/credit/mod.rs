@@ -122,6 +122,11 @@ impl Credit {
         self.vcpus[task.index()].expect("the task has come and is not over").priority
     }
 
+    /// Whether a task waits because its domain's cap is used up.
+    pub(crate) fn is_parked(&self, task: TaskId) -> bool {
+        self.vcpus[task.index()].is_some_and(|vcpu| vcpu.parked)
+    }
+
     /// Counts what runs on a CPU up to now.
     fn burn(&mut self, machine: &mut Machine, cpu: CpuId) {
         let Some(task) = self.cpus[cpu.index()].current else { return };

@@ -1,6 +1,7 @@
 //! What is laid over another policy, which then decides the rest: threads are kept to CPUs, stopped, or moved.
 
 mod gleaner;
+mod irs;
 mod pinned;
 mod relaxed;
 
@@ -8,12 +9,39 @@ use std::collections::BTreeSet;
 
 use rota_sim::{Arrival, CpuId, Departure, Idle, Machine, Next, Policy, State, TaskId};
 
+use crate::credit::Credit;
+use crate::fair::{Fair, Rule};
 pub use gleaner::Gleaner;
+pub use irs::Irs;
 pub use pinned::Pinned;
 pub use relaxed::RelaxedCo;
 
 /// Timers from here on are of what lies over the policy.
 const KEYS: u64 = 1 << 62;
+
+/// A policy that says which of its queued tasks wait for their quota or cap, and not for a CPU.
+pub trait Below: Policy {
+    /// Whether a queued task may have a CPU now.
+    fn may_run(&self, task: TaskId) -> bool;
+}
+
+impl<R: Rule> Below for Fair<R> {
+    fn may_run(&self, task: TaskId) -> bool {
+        !self.waits_for_quota(task)
+    }
+}
+
+impl Below for Credit {
+    fn may_run(&self, task: TaskId) -> bool {
+        !self.is_parked(task)
+    }
+}
+
+impl<P: Below> Below for Pinned<P> {
+    fn may_run(&self, task: TaskId) -> bool {
+        self.under.policy.may_run(task)
+    }
+}
 
 /// Another policy, from which runnable tasks can be taken for a while.
 struct Under<P> {

@@ -5,7 +5,7 @@ use super::{Arrival, CpuId, Departure, Idle, Machine, Next, Policy, TaskId, Unde
 
 /// The policy with bound threads.
 pub struct Pinned<P> {
-    under: Under<P>,
+    pub(super) under: Under<P>,
     /// Where each thread is bound.
     homes: Vec<Option<CpuId>>,
 }

@@ -1,14 +1,14 @@
-//! Relaxed co-scheduling over CFS, as Zhao et al. built it after VMware's (*Preemptive multi-queue fair queuing*, HPDC
-//! 2019, section 4.1; Zhao, dissertation, UT Arlington 2019, section 4.5). A tenant's threads are to come forward
-//! together: one that runs or sleeps does so, one that waits for a CPU or is stopped does not. Every 30 ms the thread
-//! of a tenant that is furthest ahead is stopped for a period if another lags far behind, and that one has its CPU.
+//! Relaxed co-scheduling over another policy, CFS or Credit, as Zhao et al. built it after VMware's (*Preemptive
+//! multi-queue fair queuing*, HPDC 2019, section 4.1; Zhao, dissertation, UT Arlington 2019, section 4.5). A
+//! tenant's threads are to come forward together: one that runs or sleeps does so, one that waits for a CPU or is
+//! stopped does not. Every 30 ms the thread of a tenant that is furthest ahead is stopped for a period if another lags
+//! far behind, and that one has its CPU.
 
 use std::collections::BTreeMap;
 
 use rota_sim::{CgroupId, State, Timer};
 
-use super::{Arrival, CpuId, Departure, Idle, KEYS, Machine, Next, Policy, TaskId, Under, pass_on};
-use crate::fair::{Cfs, Fair};
+use super::{Arrival, Below, CpuId, Departure, Idle, KEYS, Machine, Next, Policy, TaskId, Under, pass_on};
 
 /// Between looks: Xen's accounting period.
 const PERIOD_NS: u64 = 30_000_000;
@@ -30,9 +30,9 @@ impl Waited {
     }
 }
 
-/// CFS with relaxed co-scheduling.
-pub struct RelaxedCo {
-    under: Under<Fair<Cfs>>,
+/// A policy with relaxed co-scheduling.
+pub struct RelaxedCo<P> {
+    under: Under<P>,
     threads: Vec<Waited>,
     stopped: Vec<TaskId>,
     /// Who has the CPU of one that was stopped.
@@ -40,14 +40,18 @@ pub struct RelaxedCo {
     timer: Option<Timer>,
 }
 
-impl Default for RelaxedCo {
-    fn default() -> RelaxedCo {
-        let under = Under::new(Fair::default());
+impl<P: Policy + Default> Default for RelaxedCo<P> {
+    fn default() -> RelaxedCo<P> {
+        let under = Under::new(P::default());
         RelaxedCo { under, threads: Vec::new(), stopped: Vec::new(), instead: Vec::new(), timer: None }
     }
 }
 
-impl RelaxedCo {
+impl<P: Below> RelaxedCo<P> {
+    pub(crate) fn below(&mut self) -> &mut P {
+        &mut self.under.policy
+    }
+
     fn set_timer(&mut self, machine: &mut Machine) {
         let (this_cpu, next_ns) = (machine.this_cpu(), machine.now_ns() + PERIOD_NS);
         machine.timer_set(self.timer.expect("it was made at the start"), this_cpu, next_ns);
@@ -96,18 +100,21 @@ impl RelaxedCo {
         let (cpu, from) = (machine.task(first).cpu, machine.task(last).cpu);
         self.under.take_out(machine, first);
         self.stopped.push(first);
-        let waits = self.under.waits(machine, last);
-        if waits && (from == cpu || machine.task(last).may_move_to(cpu)) {
-            if from != cpu {
-                self.under.take_out(machine, last);
-                self.under.put_back(machine, last, cpu);
-            }
-            self.instead[cpu.index()] = Some(last);
+        if !self.under.waits(machine, last) {
+            return;
         }
+        // Where it may not move, it is first on its own CPU.
+        let to = if machine.task(last).may_move_to(cpu) { cpu } else { from };
+        if from != to {
+            self.under.take_out(machine, last);
+            self.under.put_back(machine, last, to);
+        }
+        self.instead[to.index()] = Some(last);
+        machine.resched(to);
     }
 }
 
-impl Policy for RelaxedCo {
+impl<P: Below> Policy for RelaxedCo<P> {
     fn start(&mut self, machine: &mut Machine) {
         self.under.policy.start(machine);
         self.instead = vec![None; machine.nr_cpus() as usize];
@@ -134,7 +141,7 @@ impl Policy for RelaxedCo {
         let picked = self.under.policy.pick(machine, cpu)?;
         let instead = self.instead[cpu.index()].take().filter(|&task| {
             let here = machine.task(task).cpu == cpu && self.under.waits(machine, task);
-            here && !self.under.policy.waits_for_quota(task)
+            here && self.under.policy.may_run(task)
         });
         instead.or(Some(picked))
     }

@@ -1,11 +1,12 @@
-//! What lies over another policy: pinning, relaxed co-scheduling, Gleaner.
+//! What lies over another policy: pinning, relaxed co-scheduling, Gleaner, upcalls.
 
-use rota_peers::{Cfs, Credit, Eevdf, Fair, Gleaner, Pinned, RelaxedCo};
-use rota_sim::programs::{Hog, Periodic};
-use rota_sim::{CgroupId, Policy};
+use rota_peers::{Cfs, Credit, Eevdf, Fair, Gleaner, Irs, Pinned, RelaxedCo};
+use rota_sim::programs::sync::Patience;
+use rota_sim::programs::{Hog, Periodic, Rounds};
+use rota_sim::{CgroupId, Costs, Distribution, Guest, Help, Policy, Rng, TaskSpec, UnitId};
 
 use crate::fair::barrier_program;
-use crate::machines::{MS, Machines, Run, assert_share, machine};
+use crate::machines::{MS, Machines, Run, assert_share, machine, machine_with};
 
 /// What a program of eight threads with a barrier gets of eight CPUs beside as many hogs, in tenths of a percent, and
 /// how often it has come to its barrier.
@@ -89,7 +90,7 @@ fn apart<P: Policy + Default>() -> u64 {
 /// Threads that compute come forward together.
 #[test]
 fn relaxed_co_scheduling_keeps_threads_together() {
-    let (cfs, relaxed) = (apart::<Fair<Cfs>>(), apart::<RelaxedCo>());
+    let (cfs, relaxed) = (apart::<Fair<Cfs>>(), apart::<RelaxedCo<Fair<Cfs>>>());
     assert!(relaxed < 100 && cfs > 1_000, "{relaxed} ms apart, {cfs} ms under CFS");
 }
 
@@ -97,7 +98,7 @@ fn relaxed_co_scheduling_keeps_threads_together() {
 /// dissertation, section 4.5.2).
 #[test]
 fn relaxed_co_scheduling_does_not_help_who_blocks() {
-    let (cfs, relaxed) = (barriers::<Fair<Cfs>>(5 * MS, 8).0, barriers::<RelaxedCo>(5 * MS, 8).0);
+    let (cfs, relaxed) = (barriers::<Fair<Cfs>>(5 * MS, 8).0, barriers::<RelaxedCo<Fair<Cfs>>>(5 * MS, 8).0);
     assert!(relaxed < cfs && cfs < 400, "{relaxed} per mille, {cfs} under CFS");
 }
 
@@ -136,7 +137,53 @@ fn quotas_hold_below() {
         run.run_until(10_000 * MS);
         run.units()[0].received_ns
     }
-    assert_share(share::<RelaxedCo>(), 10_000 * MS, 20, 1);
+    assert_share(share::<RelaxedCo<Fair<Cfs>>>(), 10_000 * MS, 20, 1);
     assert_share(share::<Gleaner>(), 10_000 * MS, 20, 1);
     assert_share(share::<Pinned<Fair<Cfs>>>(), 10_000 * MS, 20, 1);
+}
+
+/// A guest of two vCPUs and two threads that wait for each other, whose first vCPU shares its CPU with a hog: what its
+/// threads do in 10 s, and what the hog gets, in tenths of a percent of its half.
+fn guest_beside_hog<P: Policy + Default>(help: Help) -> (u64, u64) {
+    let mut run = machine_with(2, Costs::default(), P::default());
+    let groups = [run.cgroup(100, None), run.cgroup(50, None)];
+    let guest = Guest::with_help(2, Rng::new(1, 1), help);
+    let (compute, patience) = (Distribution::Constant(MS), Patience::ENDLESS);
+    Rounds { threads: 2, compute, patience }.programs().into_iter().for_each(|script| guest.thread(script));
+    for (cpu, program) in (0..).zip(guest.vcpus()) {
+        let affinity = Some(run.cpus(&[cpu]));
+        run.spawn(TaskSpec { affinity, ..TaskSpec::new(100, UnitId(0), groups[0], program) });
+    }
+    run.pinned(1, groups[1], &[0], Hog);
+    run.run_until(10_000 * MS);
+    let units = run.units();
+    (units[0].work, units[1].received_ns * 1_000 / (5_000 * MS))
+}
+
+/// Zhao, section 4.3: a thread goes on elsewhere while its vCPU is stopped. Guests that do not answer are stopped as
+/// ever.
+#[test]
+fn an_upcall_has_threads_go_on_elsewhere() {
+    let (without, fair) = guest_beside_hog::<Pinned<Fair<Cfs>>>(Help::None);
+    let (unanswered, same) = guest_beside_hog::<Irs<Pinned<Fair<Cfs>>>>(Help::None);
+    assert_eq!((unanswered, same), (without, fair));
+    let (with, left) = guest_beside_hog::<Irs<Pinned<Fair<Cfs>>>>(Help::Upcalls);
+    assert!(with * 10 > without * 12, "{with} rounds instead of {without}");
+    assert!(left + 20 > fair, "the hog has {left} per mille of its half, {fair} without");
+}
+
+/// A guest whose only vCPU has one thread has nowhere to move it: it gives its CPU up all the same, and has its half.
+#[test]
+fn a_guest_with_one_vcpu_answers_too() {
+    let mut run = machine(1, Irs::<Pinned<Fair<Cfs>>>::default());
+    let guest = Guest::with_help(1, Rng::new(1, 1), Help::Upcalls);
+    guest.thread(Hog);
+    for program in guest.vcpus() {
+        run.spawn(TaskSpec::new(100, UnitId(0), CgroupId::ROOT, program));
+    }
+    run.task(1, CgroupId::ROOT, Hog);
+    run.run_until(1_000 * MS);
+    let units = run.units();
+    assert_share(units[0].received_ns, 1_000 * MS, 50, 2);
+    assert_share(units[1].received_ns, 1_000 * MS, 50, 2);
 }

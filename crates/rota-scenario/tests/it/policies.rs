@@ -26,7 +26,17 @@ const IDLE_MAX: u64 = 4 * MS * 9;
 
 /// Policies that leave CPUs idle on purpose: for lack of budget, or since they are not
 /// for the task: another socket's, another tenant's, another thread's.
-const NOT_CONSERVING: &[&str] = &["rtds", "credit2", "pin-cfs", "pin-credit", "relaxed-co", "gleaner"];
+const NOT_CONSERVING: &[&str] = &[
+    "rtds",
+    "credit2",
+    "pin-cfs",
+    "pin-credit",
+    "relaxed-co",
+    "pin-relaxed-co",
+    "irs",
+    "irs-cfs",
+    "gleaner",
+];
 
 /// Watches for CPUs that idle while a task waits that may run there.
 #[derive(Default)]
