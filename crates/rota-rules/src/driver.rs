@@ -9,7 +9,7 @@ mod tests;
 use std::collections::{BTreeSet, VecDeque};
 
 use anyhow::Result;
-use rota_model::{Cgroup, Model};
+use rota_model::{Cgroup, Model, TenantId};
 use rota_plan::Seat;
 use rota_sched::{Found, Installed};
 
@@ -274,6 +274,11 @@ impl Driver {
         let pairs = self.neighbours.spread(&seats, topology);
         let why = self.neighbours.why(&seats, topology);
         self.exchange(now_ns, &pairs, &why);
+    }
+
+    /// The number that a tenant which is here has in the scheduler and in tables.
+    pub fn number_of(&self, tenant: &str) -> Option<TenantId> {
+        self.life.tenants().find(|view| view.tenant.name == tenant).map(|view| view.id)
     }
 
     /// Where vCPUs have their slots in the newest table.

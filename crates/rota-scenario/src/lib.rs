@@ -27,6 +27,13 @@
 //! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
 //! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
 //!
+//! `[[guest]]`, any number, says what helps the guest of a VM whose vCPUs are stopped ([`Help`]):
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `tenant` | its name, as for a workload |
+//! | `help` | `"none"`, as without this; `"pause-exits"`; `"upcalls"`, which only the policy `irs` makes; or `"timetable"`, which only `rota` publishes |
+//!
 //! `[interference]` has other tenants than one thrash caches for a while ([`Interference`]):
 //!
 //! | key | value |
@@ -84,7 +91,7 @@ use rota_model::config::{ConfigErrors, Source};
 use rota_model::{Match, Model, TenantId};
 use rota_sim::observe::Observer;
 use rota_sim::{
-    Costs, CpuId, CpuMask, Device, DeviceId, Guest, Memory, Policy, Program, Rng, Simulation, Site,
+    Costs, CpuId, CpuMask, Device, DeviceId, Guest, Help, Memory, Policy, Program, Rng, Simulation, Site,
 };
 
 pub use interference::{Interference, Pattern};
@@ -109,6 +116,8 @@ pub struct Scenario {
     pub seed: u64,
     /// What runs.
     pub workloads: Vec<Workload>,
+    /// What helps guests; of those that are not here, nothing.
+    pub helps: BTreeMap<TenantId, Help>,
     /// Who thrashes caches beside that.
     pub interference: Option<Interference>,
     /// What runs because it was recorded: see [`replay`].
@@ -136,6 +145,8 @@ pub struct Member {
     pub tenant: Option<TenantId>,
     /// Which of its vCPUs it is, if the tenant is a VM.
     pub vcpu: Option<u32>,
+    /// The guest whose vCPU it is, if that is simulated.
+    pub guest: Option<Guest>,
     /// How much memory it works on, in KiB.
     pub working_set_kib: u64,
     /// How it refers to it, if caches are simulated for it.
@@ -188,6 +199,7 @@ impl Scenario {
                     members.extend(work.programs(&mut site).into_iter().map(|program| Member {
                         tenant: Some(tenant),
                         vcpu: None,
+                        guest: None,
                         working_set_kib: *working_set_kib,
                         memory: *memory,
                         standing: Standing::default(),
@@ -209,6 +221,7 @@ impl Scenario {
             members.extend(vcpus.map(|(number, program)| Member {
                 tenant: Some(tenant),
                 vcpu: Some(number),
+                guest: Some(guest.clone()),
                 working_set_kib,
                 memory,
                 standing: Standing::default(),
@@ -222,7 +235,8 @@ impl Scenario {
     fn guest(&self, id: TenantId, seed: u64) -> Option<Guest> {
         let tenant = &self.model.tenants[id as usize];
         let is_vm = matches!(tenant.matcher, Some(Match::Vm { .. }));
-        is_vm.then(|| Guest::new(tenant.vcpus, Rng::new(seed, GUEST_STREAM + u64::from(id))))
+        let help = self.helps.get(&id).copied().unwrap_or_default();
+        is_vm.then(|| Guest::with_help(tenant.vcpus, Rng::new(seed, GUEST_STREAM + u64::from(id)), help))
     }
 
     /// Where devices interrupt: the housekeeping CPUs, or all if there are none.

@@ -308,11 +308,16 @@ impl Keys<'_> {
 
     /// How long who has to wait looks before it sleeps.
     fn patience(&self, errors: &mut Errors) -> Patience {
+        self.spin(errors).unwrap_or(Patience::NONE)
+    }
+
+    /// The same, if it is said.
+    fn spin(&self, errors: &mut Errors) -> Option<Patience> {
         let patience = |value: &DeValue| match value.as_str() {
             Some("forever") => Ok(Patience::ENDLESS),
             _ => value::duration(value).map(Patience),
         };
-        self.table.read("spin", errors, patience).unwrap_or(Patience::NONE)
+        self.table.read("spin", errors, patience)
     }
 
     /// A number of things, at least one.

@@ -1,17 +1,18 @@
 //! From a scenario's text to its values.
 
+use std::collections::BTreeMap;
 use std::slice;
 
 use rota_model::config::{ConfigErrors, Errors, Source, Table, parse_with, value};
 use rota_model::{Match, Model, TenantId, Topology, quote};
-use rota_sim::{Costs, Distribution, Memory};
+use rota_sim::{Costs, Distribution, Help, Memory};
 use toml::de::DeValue;
 
 use super::programs::{KINDS, Keys, Kind};
 use super::{Interference, Pattern, Scenario, Workload};
 
 /// The keys beside those of a configuration.
-const KEYS: [&str; 6] = ["duration", "warm_up", "seed", "costs", "workload", "interference"];
+const KEYS: [&str; 7] = ["duration", "warm_up", "seed", "costs", "workload", "guest", "interference"];
 
 /// The keys of every workload.
 const WORKLOAD_KEYS: [&str; 6] = ["tenant", "program", "working_set", "references", "overlap", "bound"];
@@ -26,6 +27,7 @@ struct Rest {
     warm_up_ns: u64,
     seed: u32,
     workloads: Vec<Workload>,
+    helps: BTreeMap<TenantId, Help>,
     interference: Option<Interference>,
 }
 
@@ -33,9 +35,9 @@ pub(super) fn scenario(source: &Source) -> Result<Scenario, ConfigErrors> {
     // Which machine reads this has nothing to do with what is simulated.
     let machine = Topology::default();
     let (model, rest) = parse_with(slice::from_ref(source), &machine, &KEYS, read)?;
-    let Rest { costs, duration_ns, warm_up_ns, seed, workloads, interference } = rest;
+    let Rest { costs, duration_ns, warm_up_ns, seed, workloads, helps, interference } = rest;
     let seed = seed.into();
-    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed, workloads, interference, replay: None })
+    Ok(Scenario { model, costs, duration_ns, warm_up_ns, seed, workloads, helps, interference, replay: None })
 }
 
 fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {
@@ -49,8 +51,45 @@ fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {
             .iter()
             .filter_map(|table| workload(table, model, errors))
             .collect(),
+        helps: root
+            .tables("guest", errors)
+            .iter()
+            .filter_map(|table| guest(table, model, errors))
+            .flatten()
+            .collect(),
         interference: interference(root, model, errors),
     }
+}
+
+/// What helps the guests of some tenants.
+fn guest(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<(TenantId, Help)>> {
+    const KNOWN: [&str; 2] = ["tenant", "help"];
+    table.refuse_unknown(&KNOWN, errors);
+    table.require("tenant", &KNOWN, "a tenant's name, e.g. tenant = \"web\"", errors);
+    table.require("help", &KNOWN, HELPS_MEND, errors);
+    let tenants = named(table, "tenant", model, errors);
+    let help = table.read("help", errors, |value| {
+        let help = match value::text(value, "e.g. \"timetable\"")? {
+            "none" => Help::None,
+            "pause-exits" => Help::PauseExits,
+            "upcalls" => Help::Upcalls,
+            "timetable" => Help::Timetable,
+            other => return Err(format!("{} is no help; write one of {HELPS_MEND}", quote(other))),
+        };
+        let all_are = |model: &Model| tenants.iter().flatten().all(|id| is_vm(model, *id));
+        match model.is_none_or(all_are) {
+            true => Ok(help),
+            false => Err("is for the guest of a VM; remove it, or write match.vm for the tenant".to_owned()),
+        }
+    });
+    let help = help?;
+    Some(tenants?.into_iter().map(|id| (id, help)).collect())
+}
+
+const HELPS_MEND: &str = "\"none\", \"pause-exits\", \"upcalls\", \"timetable\"";
+
+fn is_vm(model: &Model, id: TenantId) -> bool {
+    matches!(model.tenants[id as usize].matcher, Some(Match::Vm { .. }))
 }
 
 fn costs(root: &Table, errors: &mut Errors) -> Costs {
@@ -106,8 +145,7 @@ fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option
 fn bound(value: &DeValue, tenants: Option<&[TenantId]>, model: Option<&Model>) -> Result<bool, String> {
     let wanted = value::truth(value)?;
     let (Some(tenants), Some(model), true) = (tenants, model, wanted) else { return Ok(wanted) };
-    let is_vm = |id: &TenantId| matches!(model.tenants[*id as usize].matcher, Some(Match::Vm { .. }));
-    match tenants.iter().all(is_vm) {
+    match tenants.iter().all(|id| is_vm(model, *id)) {
         true => Ok(true),
         false => Err("is for threads in a VM; remove it, or write match.vm for the tenant".to_owned()),
     }

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use rota_model::{Class, Tenant, TenantId};
 use rota_sim::observe::{Digest, Insane, Lags, Metrics, Sanity, Spending, Trace, UnitMetrics};
 use rota_sim::{
-    CacheCounters, Contender, CpuId, CpuMask, Home, Memory, Simulation, TaskId, TaskSpec, Tenants,
+    CacheCounters, Contender, CpuId, CpuMask, Guest, Home, Memory, Simulation, TaskId, TaskSpec, Tenants,
 };
 use rota_twin::apart;
 
@@ -119,6 +119,8 @@ pub struct Session<'s> {
     pub(super) run: Run,
     pub(super) tenants: Tenants,
     pub(super) names: Vec<String>,
+    /// What can be told when its vCPUs have their slots.
+    guests: BTreeMap<TenantId, Guest>,
     /// Decisions before the measurement.
     decisions: u64,
     /// Each tenant's threads, and what counters said of them before the measurement.
@@ -169,7 +171,7 @@ impl Scenario {
         for home in tenants.homes() {
             run.act(|run| run.policy.appears(&mut run.machine, home));
         }
-        let (names, threads) = self.populate(&mut run, &mut tenants, held);
+        let (names, threads, guests) = self.populate(&mut run, &mut tenants, held);
         let name = |id: TenantId| self.model.tenants[id as usize].name.clone();
         let counted = threads.iter().map(|(id, tasks, _)| (name(*id), tasks.clone(), None));
         let mut counted: Vec<Counted> = counted.collect();
@@ -184,7 +186,18 @@ impl Scenario {
         }
         counted.iter_mut().for_each(|(_, tasks, before)| *before = counters(&run, tasks));
         let decisions = run.decisions();
-        Ok(Session { scenario: self, policy: policy.name, run, tenants, names, decisions, threads: counted })
+        let session = Session {
+            scenario: self,
+            policy: policy.name,
+            run,
+            tenants,
+            names,
+            guests,
+            decisions,
+            threads: counted,
+        };
+        session.publish();
+        Ok(session)
     }
 
     fn homes(&self, run: &mut Run) -> Tenants {
@@ -214,11 +227,15 @@ impl Scenario {
         run: &mut Run,
         tenants: &mut Tenants,
         held: Option<&Held>,
-    ) -> (Vec<String>, Vec<Threads>) {
+    ) -> (Vec<String>, Vec<Threads>, BTreeMap<TenantId, Guest>) {
+        let mut guests = BTreeMap::new();
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         let mut threads: BTreeMap<TenantId, BTreeMap<u32, i32>> = BTreeMap::new();
         let (mut names, mut all) = (Vec::new(), BTreeMap::<TenantId, Threads>::new());
-        for Member { tenant: id, vcpu, working_set_kib, memory, standing, program } in self.members(run) {
+        for Member { tenant: id, vcpu, guest, working_set_kib, memory, standing, program } in
+            self.members(run)
+        {
+            guests.extend(id.zip(guest));
             let tenant = id.map(|id| &self.model.tenants[id as usize]);
             let name = tenant.map_or(Tenant::SYSTEM, |tenant| &tenant.name);
             let whose = id.zip(tenant.map(|tenant| tenant.class));
@@ -258,7 +275,7 @@ impl Scenario {
             let home = tenants.home(&self.model.tenants[id as usize].name);
             run.act(|run| run.policy.vcpu_threads(&mut run.machine, home, threads));
         }
-        (names, all.into_values().collect())
+        (names, all.into_values().collect(), guests)
     }
 
     /// The CPUs of a thread, where only its affinity keeps it there.
@@ -300,6 +317,14 @@ impl Session<'_> {
         self.run.run_until(until_ns);
     }
 
+    /// Tells guests when their vCPUs have their slots, by the table in force: it may have changed.
+    fn publish(&self) {
+        for (&id, guest) in &self.guests {
+            let home = self.tenants.home(&self.scenario.model.tenants[id as usize].name);
+            guest.publish(self.run.policy.timetable(home));
+        }
+    }
+
     /// How many events there were so far.
     pub fn events(&self) -> u64 {
         self.run.events()
@@ -313,6 +338,7 @@ impl Session<'_> {
         for part in 1..=INTERVALS {
             let done_ns = window_ns * u128::from(part) / u128::from(INTERVALS);
             self.run.run_until(began_ns + done_ns as u64);
+            self.publish();
             readings.push(read(&mut self.run, &self.tenants));
             self.read_lags(&mut lags);
             progress(part);

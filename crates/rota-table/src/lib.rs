@@ -10,8 +10,10 @@
 mod certify;
 mod encode;
 pub mod layout;
+mod own;
 mod view;
 
 pub use certify::{Certified, Promise, VcpuName, Violation, certify};
 pub use encode::{CpuSource, EncodeError, SlotSource, TableSource, VcpuSource, encode};
+pub use own::OwnSlots;
 pub use view::{CpuView, FormatError, Owner, TableView};

@@ -20,6 +20,7 @@
 mod load;
 mod program;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -108,6 +109,7 @@ pub fn scenario(recording: &Recording, cpus: Option<u32>) -> Result<Scenario> {
         warm_up_ns: WARM_UP_NS,
         seed: 1,
         workloads: Vec::new(),
+        helps: BTreeMap::new(),
         interference: None,
         replay: Some(load),
     })
@@ -120,6 +122,7 @@ impl Load {
         let member = |(number, thread): (usize, &Recurring)| Member {
             tenant: thread.tenant,
             vcpu: thread.vcpu,
+            guest: None,
             working_set_kib: 0,
             memory: None,
             standing: thread.standing.clone(),

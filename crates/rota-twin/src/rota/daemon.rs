@@ -10,7 +10,7 @@ use rota_rules::life::{Action, Event};
 use rota_rules::status::Status;
 use rota_rules::{Chore, Command, Driver, Enactor, Job};
 use rota_sched::{Found, Published, Scheduler};
-use rota_table::Certified;
+use rota_table::{Certified, OwnSlots};
 
 use crate::rota::journal::{Deed, Journal};
 use crate::rota::side::Side;
@@ -32,13 +32,26 @@ pub struct Daemon {
     /// What was counted of threads, or is known of them.
     counts: Vec<ThreadCount>,
     is_knowing: bool,
+    /// The newest table that holds, or is about to.
+    table: Option<Rc<Certified>>,
 }
 
 impl Daemon {
     /// Who simulates tells of tenants and threads, so nothing is looked for.
     pub fn new(now_ns: u64, model: Model, journal: Option<Journal>) -> Daemon {
-        let driver = Driver::new(now_ns, model, &[Job::COUNTERS]);
-        Daemon { driver, install: None, said: Vec::new(), journal, counts: Vec::new(), is_knowing: false }
+        Daemon::with(Driver::new(now_ns, model, &[Job::COUNTERS]), None, journal)
+    }
+
+    fn with(driver: Driver, install: Option<Install>, journal: Option<Journal>) -> Daemon {
+        Daemon {
+            driver,
+            install,
+            said: Vec::new(),
+            journal,
+            counts: Vec::new(),
+            is_knowing: false,
+            table: None,
+        }
     }
 
     /// The next daemon, of a scheduler that was taken over with the newest table that is to be settled.
@@ -49,8 +62,7 @@ impl Daemon {
         (found, newest): (Found, Option<Published>),
     ) -> Daemon {
         let driver = Driver::found(now_ns, model, found, &[Job::COUNTERS]);
-        let install = newest.map(Install::Published);
-        Daemon { driver, install, said: Vec::new(), journal, counts: Vec::new(), is_knowing: false }
+        Daemon::with(driver, newest.map(Install::Published), journal)
     }
 
     /// What was counted of threads until now; or, as `misses`, what is known that each fetches in a millisecond.
@@ -127,13 +139,23 @@ impl Daemon {
         }
     }
 
-    fn publish(&self, scheduler: &mut Scheduler<Side>, now_ns: u64, table: Certified) -> Result<Published> {
-        let kept = self.journal.as_ref().map(|_| Rc::new(table.clone()));
+    fn publish(
+        &mut self,
+        scheduler: &mut Scheduler<Side>,
+        now_ns: u64,
+        table: Certified,
+    ) -> Result<Published> {
+        let kept = Rc::new(table.clone());
         let published = scheduler.publish(table)?;
-        if let Some(table) = kept {
-            self.note(now_ns, || Deed::Table(published.from_ns, table));
-        }
+        self.note(now_ns, || Deed::Table(published.from_ns, kept.clone()));
+        self.table = Some(kept);
         Ok(published)
+    }
+
+    /// When the vCPUs of a tenant that is here have their slots; none of one without slots.
+    pub fn own_slots(&self, tenant: &str) -> Option<Vec<OwnSlots>> {
+        let id = self.driver.number_of(tenant)?;
+        Some(self.table.as_ref()?.view().own_slots(id)).filter(|own| !own.is_empty())
     }
 
     fn carry_out(&mut self, scheduler: &mut Scheduler<Side>, now_ns: u64, command: Command) {

@@ -21,7 +21,7 @@ use rota_rules::status::Status;
 use rota_sched::{CpuAccount, Options, QueueAccount, Scheduler, Settings};
 use rota_sim::{
     Arrival, CacheCounters, CgroupId, Contender, CpuId, Departure, Home, Idle, Machine, Next, Policy, TaskId,
-    Timer,
+    Timer, Timetable,
 };
 
 use crate::ext::{Exit, Ext};
@@ -230,6 +230,14 @@ impl Rota {
 }
 
 impl Contender for Rota {
+    fn timetable(&self, home: &Home) -> Option<Timetable> {
+        let Stage::Runs(running) = &self.stage else { return None };
+        let own = running.daemon.own_slots(&home.tenant.name)?;
+        let mut timetable = Timetable::new(home.tenant.vcpus);
+        own.into_iter().for_each(|own| timetable.set(own.index, own.length_ns, own.slots));
+        Some(timetable)
+    }
+
     fn appears(&mut self, machine: &mut Machine, home: &Home) {
         Rota::appears(self, machine, &home.tenant.name, home.cgroup);
     }
