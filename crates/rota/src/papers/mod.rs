@@ -48,6 +48,7 @@ pub const FIGURES: &[&Figure] = &[
     &slowdown::DELAYED,
     &slowdown::DIFFERENT,
     &interference::GUESTS,
+    &interference::LARGER_GUESTS,
     &scalability::WORKED_EXAMPLE,
     &scalability::FORK_JOIN,
     &thesis::OVERHEADS,
