@@ -1,9 +1,10 @@
 //! A guest that knows its timetable: its threads leave a vCPU just before its slot ends, for one that runs then, and
 //! come back when its next slot begins. The host does nothing for it but publish the slots.
 //!
-//! Slots are what a vCPU has at least. Between them it may have its CPU too, if nobody else wants it: whether so, the
-//! vCPU finds out by staying once, and believes for a while. Without a timetable, a vCPU is taken to run for ever until
-//! it is seen to wait.
+//! Slots are what a vCPU has at least. Between them it may have its CPU too, if nobody else wants it. A vCPU that was
+//! stopped as a slot ended is without threads between its slots from then on. Once a second it stays awake beyond the
+//! end of a slot, without threads, and sees whether it is still stopped. Without a timetable, a vCPU is taken to run
+//! for ever until it is seen to wait.
 //!
 //! A thread that waits busily has nothing to do that another one could not do meanwhile. So it gives way to threads
 //! that wait, on its own vCPU and on others.
@@ -23,6 +24,8 @@ const STAY_NS: u64 = 200_000;
 const LATE_NS: u64 = 100_000;
 /// For so long a vCPU believes that its CPU is somebody else's between its slots.
 const BELIEF_NS: u64 = 1_000_000_000;
+/// A vCPU that still has its CPU so long after its slot has it for itself.
+const TRY_NS: u64 = 200_000;
 /// For how long a thread runs if others wait and a vCPU is stopped.
 const SHORT_NS: u64 = 500_000;
 /// Who has waited busily for so long is seen to (as the host's scheduler does: docs/OVERSUBSCRIPTION.md).
@@ -56,9 +59,35 @@ impl Inside {
     pub fn stops(&mut self, vcpu: usize, now_ns: u64) {
         self.vcpus[vcpu].sight.loses(now_ns);
         let soon = self.moment(vcpu, now_ns + LEAD_NS);
+        let sight = &mut self.vcpus[vcpu].sight;
+        sight.tries_until_ns = None;
         if matches!(soon, Some(Moment::Out { .. })) {
-            self.vcpus[vcpu].sight.taken_ns = Some(now_ns);
+            sight.taken_ns = Some(now_ns);
         }
+    }
+
+    /// A vCPU that has its CPU beyond a slot although it was taken before has it for itself again.
+    fn look_whether_taken(&mut self, vcpu: usize) {
+        let sight = &mut self.vcpus[vcpu].sight;
+        if sight.tries_until_ns.is_some_and(|until_ns| until_ns <= self.now_ns) {
+            (sight.taken_ns, sight.tries_until_ns) = (None, None);
+        }
+    }
+
+    /// The vCPU is about to stop: if it has believed so for long, it is to see whether it does.
+    fn try_whether_taken(&mut self, vcpu: usize) {
+        let moment = self.expected(vcpu, self.now_ns);
+        let sight = &mut self.vcpus[vcpu].sight;
+        let is_old = sight.taken_ns.is_some_and(|taken_ns| taken_ns + BELIEF_NS <= self.now_ns);
+        if let (Some(Moment::In { until_ns }), true) = (moment, is_old) {
+            sight.tries_until_ns = Some(until_ns + TRY_NS);
+        }
+    }
+
+    /// For how long a vCPU without threads stays awake.
+    pub(super) fn stays_ns(&self, vcpu: usize) -> Option<u64> {
+        let until_ns = self.vcpus[vcpu].sight.tries_until_ns?;
+        Some(until_ns.saturating_sub(self.now_ns).max(1))
     }
 
     fn moment(&self, vcpu: usize, at_ns: u64) -> Option<Moment> {
@@ -73,7 +102,7 @@ impl Inside {
     fn outlook(&self, vcpu: usize) -> Outlook {
         let (now_ns, sight) = (self.now_ns, &self.vcpus[vcpu].sight);
         let waited_ns = sight.waits_since_ns(now_ns).map(|since_ns| now_ns - since_ns);
-        let is_taken = sight.taken_ns.is_some_and(|taken_ns| now_ns < taken_ns + BELIEF_NS);
+        let is_taken = sight.taken_ns.is_some();
         match (self.expected(vcpu, now_ns), waited_ns) {
             (Some(Moment::Out { from_ns }), waited_ns) if is_taken || waited_ns.is_some() => {
                 Outlook::Stopped { from_ns }
@@ -107,14 +136,17 @@ impl Inside {
 
     /// When a vCPU without threads has to look for some: as its next slot begins, if others have any.
     pub(super) fn returns_ns(&self, vcpu: usize) -> Option<u64> {
-        let Moment::Out { from_ns } = self.expected(vcpu, self.now_ns + LEAD_NS)? else { return None };
+        self.vcpus[vcpu].sight.taken_ns?;
+        let soon = self.expected(vcpu, self.now_ns + LEAD_NS)?;
+        let then = if let Moment::In { until_ns } = soon { self.expected(vcpu, until_ns)? } else { soon };
+        let Moment::Out { from_ns } = then else { return None };
         let has_threads = |other: &Vcpu| other.current.is_some() || !other.queue.is_empty();
-        let is_away = matches!(self.outlook(vcpu), Outlook::Stopped { .. });
-        (is_away && self.vcpus.iter().any(has_threads)).then_some(from_ns)
+        self.vcpus.iter().any(has_threads).then_some(from_ns)
     }
 
     /// What a vCPU does before it goes on with its threads.
     pub(super) fn keep_to_slots(&mut self, vcpu: usize, world: &mut World<'_>) {
+        self.look_whether_taken(vcpu);
         if let Some(current) = self.vcpus[vcpu].current
             && let Some(to) = self.threads[current].recalled.take()
             && self.is_there(to)
@@ -124,6 +156,7 @@ impl Inside {
         }
         if let Outlook::Stopped { .. } = self.outlook(vcpu) {
             self.vcpus[vcpu].sight.slot_was_kept();
+            self.try_whether_taken(vcpu);
             return self.leave(vcpu, world.effects);
         }
         if self.spins_on(vcpu) {
@@ -198,8 +231,8 @@ impl Inside {
         let others = (0..self.vcpus.len()).filter(|other| *other != vcpu);
         let waiting = others.flat_map(|other| {
             let of = &self.vcpus[other];
-            let is_next = usize::from(of.sight.runs && of.slice_left_ns == 0);
-            of.queue.iter().skip(is_next).copied()
+            let takes_next = of.current.is_none() || of.slice_left_ns == 0;
+            of.queue.iter().skip(usize::from(takes_next && self.is_there(other))).copied()
         });
         let movable = waiting.filter(|thread| !self.threads[*thread].stays());
         let thread = movable.min_by_key(|thread| {

@@ -17,6 +17,8 @@ pub struct Sight {
     stolen_at_ns: u64,
     /// When its CPU was last seen to be somebody else's between its slots.
     pub taken_ns: Option<u64>,
+    /// If it still has its CPU then, that is nobody else's between its slots any more.
+    pub tries_until_ns: Option<u64>,
     /// How often of late its slots were not as published, until it was as often as it is.
     broken: u32,
     /// When that was too often.

@@ -142,6 +142,9 @@ impl Inside {
         }
         for _ in 0..STEPS_MAX {
             let Some(thread) = self.pick(vcpu, world) else {
+                if let Some(ns) = self.if_timetable(|guest| guest.stays_ns(vcpu)) {
+                    return Step::Compute(ns);
+                }
                 let returns_ns = self.if_timetable(|guest| guest.returns_ns(vcpu));
                 let alarm_ns = [self.next_alarm_ns(vcpu), returns_ns].into_iter().flatten().min();
                 return self.halt(vcpu, alarm_ns);

@@ -15,8 +15,9 @@ const MS: u64 = 1_000_000;
 /// The host's timetable: a real-time task has CPU 0 for the second half of each.
 const ROUND_NS: u64 = 20 * MS;
 
-/// A guest with a vCPU on each of so many CPUs for 2 s, beside a real-time task that follows the host's timetable.
-fn beside_a_timetable(guest: &Guest, cpus: u32) -> UnitMetrics {
+/// A guest with a vCPU on each of so many CPUs for 2 s, beside a real-time task that follows the host's timetable for
+/// so many rounds.
+fn beside_a_timetable(guest: &Guest, cpus: u32, rounds: u64) -> UnitMetrics {
     let topology = Topology::flat(&(0..cpus).collect());
     let mut host: Simulation<RoundRobin, Metrics> =
         Simulation::new(topology, Costs::default(), 1, 0, RoundRobin::default(), Metrics::default());
@@ -24,8 +25,8 @@ fn beside_a_timetable(guest: &Guest, cpus: u32) -> UnitMetrics {
         let affinity = Some(host.machine.mask([CpuId(cpu)]));
         host.spawn(TaskSpec { affinity, ..TaskSpec::new(100, UnitId(0), CgroupId::ROOT, vcpu) });
     }
-    let script = Script::new(async |thread| {
-        for round in 1.. {
+    let script = Script::new(async move |thread| {
+        for round in 1..=rounds {
             thread.compute(ROUND_NS / 2 - 20 * US).await;
             thread.sleep((round * ROUND_NS + ROUND_NS / 2).saturating_sub(thread.now_ns())).await;
         }
@@ -54,14 +55,27 @@ fn stops(help: Help) -> u64 {
     let guest = guest(2, help);
     guest.publish(published(2, 0));
     guest.thread(Probe::new(100 * US));
-    let latencies = beside_a_timetable(&guest, 2).latencies;
+    let latencies = beside_a_timetable(&guest, 2, 100).latencies;
     latencies.above(MS)
 }
 
 #[test]
 fn a_thread_leaves_its_vcpu_before_that_stops() {
     assert!((95..=100).contains(&stops(Help::None)), "each round has its stop");
-    assert!((1..=2).contains(&stops(Help::Timetable)), "one a second, to see whether the CPU is still taken");
+    assert_eq!(stops(Help::Timetable), 1, "the first, by which it finds out");
+}
+
+/// Two threads that compute for 2 s beside a task that goes after half a second: 3.75 s are left to them.
+#[test]
+fn a_cpu_that_others_have_left_is_used_between_slots_again() {
+    let guest = guest(2, Help::Timetable);
+    guest.publish(published(2, 0));
+    (0..2).for_each(|_| guest.thread(Hog));
+    let received_ns = beside_a_timetable(&guest, 2, 25).received_ns;
+    assert!(
+        (3_600 * MS..3_760 * MS).contains(&received_ns),
+        "{received_ns}: vCPU 0 has looked within a second"
+    );
 }
 
 /// What four threads that wait for each other do in 2 s.
@@ -70,7 +84,7 @@ fn rounds(help: Help, timetable: Option<Timetable>, patience: Patience) -> u64 {
     guest.publish(timetable);
     let compute = Distribution::Constant(MS);
     Rounds { threads: 4, compute, patience }.programs().into_iter().for_each(|script| guest.thread(script));
-    beside_a_timetable(&guest, 4).work
+    beside_a_timetable(&guest, 4, 100).work
 }
 
 #[test]
