@@ -102,12 +102,12 @@ static __always_inline bool roll_window(struct window *w, const struct rota_tabl
 		return false;
 	/* All, of windows through which it has slept. */
 	w->spared = start == w->end ? (w->spared + w->left) / 2 : vcpu->window_ns;
-	w->start = w->since = start;
+	w->start = w->since = w->early_since = start;
 	w->end = start + vcpu->period_ns;
 	w->left = w->budget = vcpu->window_ns;
 	w->changes_left = vcpu->window_ns / WINDOW_CHANGES_PART;
 	w->rate = ((u64)vcpu->window_ns << WINDOW_RATE_SHIFT) / (vcpu->period_ns ?: 1) + 1;
-	w->used = 0;
+	w->used = w->early_used = 0;
 	return true;
 }
 
