@@ -10,7 +10,7 @@ fn canaries_are_found() {
     for (about, parts) in COPIES {
         // SAFETY: `build.rs` compiles each from a copy of `native.c`.
         let code = unsafe { Code::copy(parts) };
-        let found = (0..60).map(|seed| rota_farm::run(seed, &code)).find(|run| run.finding.is_some());
+        let found = (0..160).map(|seed| rota_farm::run(seed, &code)).find(|run| run.finding.is_some());
         let found = found.unwrap_or_else(|| panic!("{about} is not found"));
         let real = rota_farm::run(found.seed, &Code::REAL);
         let shown = &real.shown;

@@ -1,5 +1,7 @@
 //! Which hosts of a fleet could take a tenant: the daemon's own admission, asked of each.
 
+pub mod extender;
+
 use rota_model::config::{ConfigErrors, Source, parse};
 use rota_model::{Model, Topology};
 use rota_plan::{Edits, Options, Plan, Planner};
@@ -8,7 +10,7 @@ use serde::Serialize;
 use crate::plan::{Diff, Table, names};
 
 /// What one host says.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Answer {
     /// The file that describes it.
     pub host: String,

@@ -1,5 +1,9 @@
 //! `rota fit`.
 
+mod serve;
+
+use std::fs::DirEntry;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -16,20 +20,27 @@ use crate::parallel;
 /// Exits with 3 if no host has room.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The hosts' configurations, each with its tenants and with host.cpus
-    #[arg(value_name = "FILE", required = true)]
+    /// The hosts' configurations, each with its tenants and with host.cpus; of a folder all that end with .toml
+    #[arg(value_name = "FILE|FOLDER", required = true)]
     hosts: Vec<PathBuf>,
     /// A file with the tenant, or with several that belong on one host
-    #[arg(short, long, value_name = "FILE")]
-    tenant: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "serve")]
+    tenant: Option<PathBuf>,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
+    /// Answer Kubernetes' scheduler as its extender, at http://ADDRESS:PORT/filter and /prioritize: node NAME is the host
+    /// in NAME.toml, and the tenant is in the pod's annotations
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["tenant", "json"])]
+    serve: Option<SocketAddr>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let newcomers = read(&arguments.tenant)?;
-    let hosts = arguments.hosts.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(address) = arguments.serve {
+        return serve::serve(address, arguments.hosts.clone());
+    }
+    let newcomers = read(arguments.tenant.as_deref().expect("clap requires it"))?;
+    let hosts = files(&arguments.hosts)?.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let answers = parallel::map(&hosts, |host| ask(host, &newcomers));
     let mut answers =
         answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|errors| Failure::Usage(errors.into()))?;
@@ -49,6 +60,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::Infeasible(anyhow!("none of {} hosts has room", answers.len()))),
     }
+}
+
+/// The files, and those in folders, by name.
+fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in given {
+        if !path.is_dir() {
+            files.push(path.clone());
+            continue;
+        }
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries =
+            entries.with_context(|| format!("reading {}", path.display())).map_err(Failure::Usage)?;
+        let named = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
+        let mut inside: Vec<PathBuf> = entries.iter().map(DirEntry::path).filter(named).collect();
+        inside.sort();
+        files.extend(inside);
+    }
+    Ok(files)
 }
 
 fn read(path: &Path) -> Result<Source, Failure> {

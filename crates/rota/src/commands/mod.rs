@@ -44,6 +44,12 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// What went wrong.
+    fn into_error(self) -> Error {
+        let (Failure::Failed(error) | Failure::Usage(error) | Failure::Infeasible(error)) = self;
+        error
+    }
+
     /// Says it on standard error, each line with the program's name.
     pub fn print(&self) {
         let (Failure::Failed(error) | Failure::Usage(error) | Failure::Infeasible(error)) = self;

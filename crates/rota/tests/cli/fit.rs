@@ -1,6 +1,9 @@
 //! `rota fit`: a fleet's hosts, each a file.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -39,4 +42,54 @@ fn a_wrong_file_is_named() {
     fs::write(folder.path("bad.toml"), "[host]\n").unwrap();
     let (_, err) = folder.expect(2, &["fit", "rota.toml", "bad.toml", "--tenant", "db.toml"]);
     assert!(err.starts_with("rota: bad.toml:1:1: host.cpus: the machine's CPUs are not known"), "{err}");
+}
+
+/// Asks the extender as Kubernetes' scheduler does, twice over one connection.
+#[test]
+fn kubernetes_scheduler_is_answered() {
+    let folder = Folder::new(ELSEWHERE);
+    fs::create_dir(folder.path("hosts")).unwrap();
+    fs::copy(folder.path("rota.toml"), folder.path("hosts/node-1.toml")).unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_rota"))
+        .args(["fit", "hosts", "--serve", "127.0.0.1:0"])
+        .current_dir(folder.path("."))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(server.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let address = said.trim().rsplit("http://").next().unwrap().to_owned();
+    let answered = std::panic::catch_unwind(|| {
+        let stream = TcpStream::connect(&address).unwrap();
+        let pod = r#"{"Pod": {"metadata": {"name": "p", "annotations": {"rota/cpus": "100m", "rota/latency": "20ms"}}},
+            "NodeNames": ["node-1", "../rota"]}"#;
+        let filtered = post(&stream, "/filter", pod);
+        assert_eq!(filtered["NodeNames"], serde_json::json!(["node-1"]), "{filtered}");
+        assert!(filtered["FailedNodes"]["../rota"].is_string(), "{filtered}");
+        assert_eq!(post(&stream, "/prioritize", pod)[0]["Score"], 10);
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
+    answered.unwrap();
+}
+
+fn post(stream: &TcpStream, path: &str, body: &str) -> Value {
+    let length = body.len();
+    let head = format!("POST {path} HTTP/1.1\r\nHost: rota\r\nContent-Length: {length}\r\n\r\n");
+    (&*stream).write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).unwrap();
+    serde_json::from_slice(&body).unwrap()
 }

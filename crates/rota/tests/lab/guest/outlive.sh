@@ -23,6 +23,11 @@ taken_over() {
     logged "scheduler taken over" || fail "the scheduler was not taken over"
 }
 
+# freeze 1 or 0: both tenants stop, or go on.
+freeze() {
+    for tenant in web batch; do echo $1 >$CGROUPS/$tenant/cgroup.freeze; done
+}
+
 gone() {
     state_is disabled || fail "the scheduler is still there"
     [ ! -e /sys/fs/bpf/rota/link ] || fail "its link is still there"
@@ -33,10 +38,10 @@ gone() {
 mount -t bpf bpf /sys/fs/bpf
 cp /etc/rota/rota.toml /lab/rota.toml
 tenants web batch
-busy web
-busy batch
 # As long as it takes on a machine that is slow: an edit may wait for a table.
 up first --grace 120s
+busy web
+busy batch
 goes_on web
 status before
 
@@ -73,7 +78,9 @@ wait $UP || fail "the daemon ended with $?"
 gone
 
 echo "no daemon comes back"
+freeze 1 # loading takes long beside them
 up abandoned --grace 2s
+freeze 0
 killed
 await state_is disabled
 rota down 2>>/results/down.log
