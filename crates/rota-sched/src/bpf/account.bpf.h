@@ -229,10 +229,10 @@ static __always_inline void blame_floor(struct cpu_ctx *c, u32 cpu, u64 interrup
 	blame(cpu, interrupt > steal ? ROTA_CAUSE_INTERRUPT : ROTA_CAUSE_STEAL, stolen);
 }
 
-/* A task of another class, or a switch, had the CPU since the last turn. */
-static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 now)
+/* A task of another class, or a switch of less than `least`, had the CPU since the last turn. */
+static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 least, u64 now)
 {
-	if (c->turn.other_since && now - c->turn.other_since > ROTA_LATE_MIN_NS)
+	if (c->turn.other_since && now - c->turn.other_since > least)
 		blame(cpu, ROTA_CAUSE_HIGHER_CLASS, lost_to_owner(cpu, c->turn.other_since, now));
 	c->turn.other_since = 0;
 }

@@ -64,13 +64,13 @@ static __always_inline void on_leaves(struct task_ctx *t, u64 now)
 
 static __always_inline void on_idles(struct cpu_ctx *c, u32 cpu, u64 now)
 {
-	settle_other(c, cpu, now);
+	settle_other(c, cpu, ROTA_LATE_MIN_NS, now);
 	c->idle.since = now;
 }
 
 static __always_inline void on_is_busy(struct cpu_ctx *c, u32 cpu, u64 now)
 {
-	settle_other(c, cpu, now);
+	settle_other(c, cpu, ROTA_LATE_MIN_NS, now);
 	if (c->idle.since)
 		c->account.idle_ns += now - c->idle.since;
 	c->idle.since = 0;

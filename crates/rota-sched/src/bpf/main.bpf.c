@@ -273,7 +273,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	cause = c->turn.other_since && !c->turn.decided && now - c->turn.other_since > ROTA_LATE_MIN_NS
 			? ROTA_CAUSE_HIGHER_CLASS
 			: ROTA_CAUSE_ROTA;
-	settle_other(c, cpu, now);
+	settle_other(c, cpu, ROTA_LATE_MIN_NS, now);
 	if (t->straight)
 		starts_straight(c, cpu, t->m.tenant, now);
 	t->straight = false;

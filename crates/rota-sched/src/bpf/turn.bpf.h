@@ -50,7 +50,7 @@ static __always_inline void settle_taken(struct cpu_ctx *c, u32 cpu, u64 now)
 {
 	if (!c->slot.in_windows || !c->turn.other_since)
 		return;
-	settle_other(c, cpu, now);
+	settle_other(c, cpu, ROTA_LATE_MIN_NS, now);
 	c->turn.other_since = now;
 }
 
