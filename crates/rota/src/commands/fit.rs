@@ -29,8 +29,8 @@ pub struct Arguments {
     /// Answer in JSON
     #[arg(long)]
     json: bool,
-    /// Answer Kubernetes' scheduler as its extender, at http://ADDRESS:PORT/filter and /prioritize: node NAME is the host
-    /// in NAME.toml, and the tenant is in the pod's annotations
+    /// Answer Kubernetes' scheduler as its extender, at http://ADDRESS:PORT/filter and /prioritize: node NAME is the
+    /// host in NAME.toml, and the tenant is in the pod's annotations
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["tenant", "json"])]
     serve: Option<SocketAddr>,
 }

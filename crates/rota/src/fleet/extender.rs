@@ -202,7 +202,8 @@ mod tests {
             let tenants = |count: &u32| match count {
                 0 => String::new(),
                 count => format!(
-                    "[[tenant]]\nname = \"t{{i}}\"\ncount = {count}\nclass = \"reserved\"\nshare = 0.45\nlatency = \"20ms\"\n"
+                    "[[tenant]]\nname = \"t{{i}}\"\ncount = {count}\nclass = \"reserved\"\nshare = 0.45\n\
+                     latency = \"20ms\"\n"
                 ),
             };
             let text = |count| format!("[host]\ncpus = \"0-2\"\nhousekeeping = \"0\"\n{}", tenants(count));
@@ -215,9 +216,8 @@ mod tests {
     }
 
     fn request(annotations: &str, rest: &str) -> String {
-        format!(
-            r#"{{"Pod": {{"metadata": {{"name": "web", "namespace": "shop", "annotations": {{{annotations}}}}}}}, {rest}}}"#
-        )
+        let metadata = format!(r#"{{"name": "web", "namespace": "shop", "annotations": {{{annotations}}}}}"#);
+        format!(r#"{{"Pod": {{"metadata": {metadata}}}, {rest}}}"#)
     }
 
     const ASKS: &str = r#""rota/share": "0.5", "rota/latency": "20ms", "other/share": "9""#;
@@ -231,7 +231,8 @@ mod tests {
         assert!(answer["FailedNodes"]["new"].as_str().unwrap().ends_with("write new.toml"), "{answer}");
         assert_eq!(answer["Error"], "");
         // As a scheduler asks that has no cache.
-        let nodes = r#""nodes": {"items": [{"metadata": {"name": "full"}}, {"metadata": {"name": "free"}, "spec": 7}]}"#;
+        let nodes = r#""nodes": {"items": [{"metadata": {"name": "full"}},
+            {"metadata": {"name": "free"}, "spec": 7}]}"#;
         let answer: Value = serde_json::from_str(&filter(&fleet(), &request(ASKS, nodes)).unwrap()).unwrap();
         let free = serde_json::json!([{"metadata": {"name": "free"}, "spec": 7}]);
         assert_eq!((&answer["Nodes"]["items"], &answer["NodeNames"]), (&free, &Value::Null));
