@@ -18,7 +18,7 @@ mod shared;
 pub use account::{Cause, CpuAccount, QueueAccount};
 pub use kernel::{Kernel, Memory};
 pub use object::Loaded;
-pub use pins::{BPF_FS, Pins};
+pub use pins::{BPF_FS, NoPins, Pins};
 pub use profile::{Profile, Spent};
 pub use scheduler::{
     Found, FoundTenant, Installed, LetGo, Options, Published, SYSTEM, Scheduler, Start, TenantKind,

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::{Link, libbpf_sys};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -34,6 +34,17 @@ impl Kind {
     }
 }
 
+/// Why nothing can be pinned.
+#[derive(Debug)]
+pub enum NoPins {
+    /// There is no BPF file system.
+    NotMounted,
+    /// Another process has the folder.
+    Held(PathBuf),
+    /// It cannot be made, or locked: the file system may be read-only for this process.
+    Failed(anyhow::Error),
+}
+
 /// The folder of one scheduler, and the right to change it: one process has it at a time, for as long as it lives.
 #[derive(Debug)]
 pub struct Pins {
@@ -42,28 +53,35 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// The folder in the BPF file system at `root`; nothing if there is none mounted.
+    /// The folder in the BPF file system at `root`.
     ///
     /// # Errors
     ///
-    /// Another process has the folder, or it cannot be made.
-    pub fn open(root: &Path) -> Result<Option<Pins>> {
+    /// See [`NoPins`].
+    pub fn open(root: &Path) -> Result<Pins, NoPins> {
         if !statfs(root).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC) {
-            return Ok(None);
+            return Err(NoPins::NotMounted);
         }
         let folder = root.join("rota");
-        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        let file = Pins::folder(&folder).map_err(NoPins::Failed)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Pins { folder, _lock: lock }),
+            Err((_, Errno::EWOULDBLOCK)) => Err(NoPins::Held(folder)),
+            Err((_, error)) => {
+                Err(NoPins::Failed(anyhow!(error).context(format!("locking {}", folder.display()))))
+            }
+        }
+    }
+
+    /// Makes the folder, if it is not there.
+    fn folder(folder: &Path) -> Result<File> {
+        match fs::DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(error).with_context(|| format!("making {}", folder.display()));
             }
             _ => {}
         }
-        let file = File::open(&folder).with_context(|| format!("opening {}", folder.display()))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => Ok(Some(Pins { folder, _lock: lock })),
-            Err((_, Errno::EWOULDBLOCK)) => bail!("another daemon runs: it has {}", folder.display()),
-            Err((_, error)) => Err(error).with_context(|| format!("locking {}", folder.display())),
-        }
+        File::open(folder).with_context(|| format!("opening {}", folder.display()))
     }
 
     /// Whether a scheduler was left behind.

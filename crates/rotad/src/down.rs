@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rota_sched::{BPF_FS, Pins};
+use rota_sched::{BPF_FS, NoPins, Pins};
 
 use crate::server::ask;
 
@@ -39,7 +39,14 @@ pub fn down(socket: &Path) -> Result<Was> {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
-    let pins = Pins::open(Path::new(BPF_FS))?;
+    let pins = match Pins::open(Path::new(BPF_FS)) {
+        Ok(pins) => Some(pins),
+        Err(NoPins::NotMounted) => None,
+        Err(NoPins::Held(folder)) => {
+            bail!("a daemon that does not answer has {}; end it first", folder.display())
+        }
+        Err(NoPins::Failed(error)) => return Err(error),
+    };
     let scheduler = pins.as_ref().is_some_and(Pins::has_scheduler);
     pins.map_or(Ok(()), |pins| pins.clear())?;
     Ok(Was { daemon: daemon.is_some(), scheduler })

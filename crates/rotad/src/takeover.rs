@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use rota_host::topology;
 use rota_model::Model;
 use rota_rules::capacity;
-use rota_sched::{BPF_FS, Pins, Scheduler, Start};
+use rota_sched::{BPF_FS, NoPins, Pins, Scheduler, Start};
 
 use crate::log::say;
 
@@ -52,9 +52,16 @@ impl Starter {
         if let Some(known) = &self.pins {
             return Ok(known.clone());
         }
-        let pins = Pins::open(Path::new(BPF_FS))?.map(Rc::new);
-        if pins.is_none() && !self.grace.is_zero() {
-            say(&format!("promises end with the daemon: {BPF_FS} is not mounted; mount -t bpf bpf {BPF_FS}"));
+        let (pins, why) = match Pins::open(Path::new(BPF_FS)) {
+            Ok(pins) => (Some(Rc::new(pins)), None),
+            Err(NoPins::Held(folder)) => bail!("another daemon runs: it has {}", folder.display()),
+            Err(NoPins::NotMounted) => {
+                (None, Some(format!("{BPF_FS} is not mounted; mount -t bpf bpf {BPF_FS}")))
+            }
+            Err(NoPins::Failed(error)) => (None, Some(format!("{error:#}"))),
+        };
+        if let Some(why) = why.filter(|_| !self.grace.is_zero()) {
+            say(&format!("promises end with the daemon: {why}"));
         }
         Ok(self.pins.insert(pins).clone())
     }
