@@ -27,10 +27,11 @@ struct Workload {
 /// A stand-in that blocks, and one that waits in a loop, as the NAS benchmarks do with `OMP_WAIT_POLICY=active`. The
 /// rest is what its threads refer to: KiB each, lines in each microsecond, misses at a time.
 macro_rules! stand_in {
-    ($name:literal, $benchmark:literal, $kib:literal, $references:literal, $overlap:literal) => {
+    (@$before:literal, $name:literal, $benchmark:literal, $kib:literal, $references:literal, $overlap:literal) => {
         Workload {
             name: $name,
             keys: concat!(
+                $before,
                 "program = \"benchmark\"\nname = \"",
                 $benchmark,
                 "\"\nworking_set = ",
@@ -42,20 +43,11 @@ macro_rules! stand_in {
             ),
         }
     };
+    ($name:literal, $benchmark:literal, $kib:literal, $references:literal, $overlap:literal) => {
+        stand_in!(@"", $name, $benchmark, $kib, $references, $overlap)
+    };
     ($name:literal, $benchmark:literal, $kib:literal, $references:literal, $overlap:literal, spins) => {
-        Workload {
-            keys: concat!(
-                "spin = \"forever\"\nprogram = \"benchmark\"\nname = \"",
-                $benchmark,
-                "\"\nworking_set = ",
-                $kib,
-                "\nreferences = ",
-                $references,
-                "\noverlap = ",
-                $overlap
-            ),
-            name: $name,
-        }
+        stand_in!(@"spin = \"forever\"\n", $name, $benchmark, $kib, $references, $overlap)
     };
 }
 
