@@ -82,7 +82,9 @@ impl Life {
         entry.is_vm |= found.spec.kind == TenantKind::Vm;
         entry.threads = found.threads.iter().map(|(tid, index)| (*index, *tid)).collect();
         if let Some(granted) = as_promised(&entry.tenant, &found.promised) {
-            entry.tenant.team.parts.clone_from(&granted.team.parts);
+            if keeps_parts(&entry.tenant, &granted.team.parts) {
+                entry.tenant.team.parts.clone_from(&granted.team.parts);
+            }
             self.in_force.grants.insert(id, granted);
         }
         if self.entries.values().all(|entry| entry.sought.is_none()) {
@@ -117,6 +119,14 @@ fn nameless(found: &FoundTenant) -> Tenant {
     }
 }
 
+/// Whether parts by load are still a tenant's wish: it is configured to have such, and they are no more than its total.
+fn keeps_parts(tenant: &Tenant, parts: &[Share]) -> bool {
+    let sum: u64 = parts.iter().map(|part| u64::from(part.ppb())).sum();
+    let total = |own: Reservation| u64::from(own.share.ppb()) * u64::from(tenant.vcpus);
+    let has_room = tenant.reservation().is_some_and(|own| sum <= total(own));
+    tenant.team.matching && parts.len() == tenant.vcpus as usize && has_room
+}
+
 /// The tenant as a table has it that promises its vCPUs this; nothing if it promises nothing.
 fn as_promised(tenant: &Tenant, promised: &[Reservation]) -> Option<Tenant> {
     let [first, ..] = promised else { return None };
@@ -133,4 +143,26 @@ fn as_promised(tenant: &Tenant, promised: &[Reservation]) -> Option<Tenant> {
         granted.team.parts = if is_even { Vec::new() } else { parts };
     }
     Some(granted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_kept_by_who_is_configured_to_have_them_and_has_room() {
+        let share = |percent: u32| Share::from_ppb(percent * 10_000_000).expect("a share");
+        let reservation = Reservation { share: share(50), latency_ns: 20_000_000, capped: false };
+        let cpus = "0-1".parse().expect("CPUs");
+        let matching = Team { matching: true, ..Team::default() };
+        let tenant = Tenant { team: matching, ..Tenant::system(reservation, &cpus) };
+        let parts = [share(70), share(30)];
+        assert!(keeps_parts(&tenant, &parts));
+        assert!(!keeps_parts(&tenant, &[share(70), share(40)]), "its total is less now");
+        assert!(!keeps_parts(&tenant, &parts[..1]) && !keeps_parts(&tenant, &[]));
+        assert!(
+            !keeps_parts(&Tenant { team: Team::default(), ..tenant }, &parts),
+            "it is not configured so now"
+        );
+    }
 }
