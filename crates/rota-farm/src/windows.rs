@@ -22,6 +22,8 @@ struct Had {
     /// So much of that has the thread that runs and was another tenant's as it was chosen: the scheduler may have
     /// counted it for that one.
     strayed_ns: u64,
+    /// So much of that had threads that may not run on every CPU: perhaps as background, where the CPU was nobody's.
+    bound_ns: u64,
     /// Since when it would run without a pause, and what it had had by then.
     wants: Option<(u64, u64)>,
     /// How often it has started, or woken.
@@ -93,7 +95,8 @@ impl Windows {
         residents().find_map(|(had, number)| {
             let vcpu = &table.vcpus[*number as usize];
             // Of which of several it is not to be seen.
-            let left_ns = if is_alone { vcpu.window_ns.saturating_sub(had.had_ns) } else { u64::MAX };
+            let own_ns = had.had_ns.saturating_sub(had.bound_ns);
+            let left_ns = if is_alone { vcpu.window_ns.saturating_sub(own_ns) } else { u64::MAX };
             (owner.may_use(vcpu.tenant, vcpu.index) && left_ns > 0).then_some((*number, left_ns))
         })
     }
@@ -108,6 +111,7 @@ impl Windows {
         excused: bool,
     ) {
         let moved = runs.is_some_and(|thread| thread.moved);
+        let is_bound = runs.is_some_and(|thread| !thread.free);
         let runs = runs.map(|thread| thread.owner);
         let within = runs.and_then(|owner| self.owner(table, cpu, owner));
         let (_, hads) = place_of(&mut self.cpus, cpu);
@@ -130,6 +134,7 @@ impl Windows {
             let own_ns = if within.is_some_and(|(owner, _)| owner == *number) { ns } else { 0 };
             had.had_ns += own_ns;
             had.strayed_ns += if moved { own_ns } else { 0 };
+            had.bound_ns += if is_bound && !moved { own_ns } else { 0 };
         }
     }
 
