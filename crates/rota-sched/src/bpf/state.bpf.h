@@ -252,6 +252,7 @@ struct windows {
 	u32 asked;	 /* the next decision is among all vCPUs: one has woken, or the CPU was told */
 	u32 owner;	 /* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
 	u32 waiting;	 /* a bit for each local vCPU that would run */
+	u32 alone;	 /* and is its tenant's only vCPU */
 	u32 rights;	 /* and has a right */
 	u32 woken;	 /* and has woken since the CPU decided last */
 	u32 interrupted; /* and had one as another one's interrupted it, which has paid for its return */

@@ -57,6 +57,8 @@ __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
 	else
 		c->windows.woken &= ~(1U << (local & 31));
 	c->windows.waiting |= 1U << (local & 31);
+	if (tenant->nr_vcpus == 1)
+		c->windows.alone |= 1U << (local & 31);
 	w->right = due_by(w, vcpu, w->end);
 	/* Who wakes with next to nothing waits for time that nobody claims. */
 	if (w->right >= (is_present || w->since == w->start ? ROTA_WINDOW_LEAST_NS : least_claim(view)))
@@ -75,7 +77,7 @@ __noinline bool survey_windows(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 		return false;
 	charge_lost(c);
 	c->windows.asked = 0; /* and then looks: a waker has counted its thread before */
-	c->windows.waiting = c->windows.rights = c->windows.woken = 0;
+	c->windows.waiting = c->windows.alone = c->windows.rights = c->windows.woken = 0;
 	c->windows.next = ROTA_NEVER;
 	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
 		if (i >= view->nr_locals)
@@ -93,13 +95,22 @@ static __always_inline u64 early_by(const struct window *w, u64 until, u64 now)
 	return min_time(w->left, less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_line(w, now)));
 }
 
-/* What a vCPU may claim of the time until `until`, at the most: one that sleeps, if it wakes at once. */
-static __always_inline u64 claims_by(const struct window *w, u64 until, bool waits, u64 now)
+/*
+ * What local vCPU `local` may claim of the time until `until`, at the most: one that sleeps, if it wakes at once. One
+ * that waits and is not recent claims nothing before its window ends, and cannot wake. But another vCPU of its tenant
+ * may serve all threads that wait for it: then it sleeps, and can.
+ */
+static __always_inline u64 claims_by(struct cpu_ctx *c, u32 local, u64 until, u64 now)
 {
+	const struct window *w = window_of(c, local);
+	bool waits = c->windows.waiting >> (local & 31) & 1;
 	u64 by = min_time(until, w->end), due;
 
-	if (until < w->end && waits && !is_recent(w, now))
-		return 0;
+	if (until < w->end && waits && !is_recent(w, now)) {
+		if (c->windows.alone >> (local & 31) & 1)
+			return 0;
+		waits = false;
+	}
 	/* Of one that waits all that early_by may come to, however often it begins until then. */
 	due = waits ? less(less(by, w->since) * w->rate >> WINDOW_RATE_SHIFT, w->used) : early_by(w, by, now);
 	return min_time(w->left, due) + (less(until, w->end) * w->rate >> WINDOW_RATE_SHIFT);
@@ -124,12 +135,11 @@ __noinline u64 slack_of(u32 cpu, u32 local, u64 now)
 			continue;
 		last = until;
 		bpf_for (j, 0, ROTA_WINDOW_VCPUS_MAX) {
-			const struct window *w = window_of(c, j);
-
 			if (j >= view->nr_locals)
 				break;
-			claimed += j == local ? less(until, w->end) * w->rate >> WINDOW_RATE_SHIFT
-					      : claims_by(w, until, c->windows.waiting >> j & 1, now);
+			claimed += j == local ? less(until, window_of(c, j)->end) * window_of(c, j)->rate >>
+							WINDOW_RATE_SHIFT
+					      : claims_by(c, j, until, now);
 		}
 		least = min_time(least, less(until - now, claimed));
 	}
