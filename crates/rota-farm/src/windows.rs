@@ -19,11 +19,9 @@ struct Had {
     start_ns: u64,
     /// What it has had of the window.
     had_ns: u64,
-    /// So much of that has the thread that runs and was another tenant's as it was chosen: the scheduler may have
-    /// counted it for that one.
-    strayed_ns: u64,
-    /// So much of that had threads that may not run on every CPU: perhaps as background, where the CPU was nobody's.
-    bound_ns: u64,
+    /// So much of that perhaps is of no budget: threads had it that were another tenant's as they were chosen, or that
+    /// may not run on every CPU and are served as background.
+    unsure_ns: u64,
     /// Since when it would run without a pause, and what it had had by then.
     wants: Option<(u64, u64)>,
     /// How often it has started, or woken.
@@ -95,7 +93,7 @@ impl Windows {
         residents().find_map(|(had, number)| {
             let vcpu = &table.vcpus[*number as usize];
             // Of which of several it is not to be seen.
-            let own_ns = had.had_ns.saturating_sub(had.bound_ns);
+            let own_ns = had.had_ns - had.unsure_ns;
             let left_ns = if is_alone { vcpu.window_ns.saturating_sub(own_ns) } else { u64::MAX };
             (owner.may_use(vcpu.tenant, vcpu.index) && left_ns > 0).then_some((*number, left_ns))
         })
@@ -110,8 +108,7 @@ impl Windows {
         runs: Option<Thread>,
         excused: bool,
     ) {
-        let moved = runs.is_some_and(|thread| thread.moved);
-        let is_bound = runs.is_some_and(|thread| !thread.free);
+        let is_unsure = runs.is_some_and(|thread| thread.moved || !thread.free);
         let runs = runs.map(|thread| thread.owner);
         let within = runs.and_then(|owner| self.owner(table, cpu, owner));
         let (_, hads) = place_of(&mut self.cpus, cpu);
@@ -127,14 +124,9 @@ impl Windows {
             } else if had.wants.is_none() {
                 had.wants = Some((at_ns, had.had_ns));
             }
-            if !moved && had.strayed_ns > 0 {
-                had.had_ns -= std::mem::take(&mut had.strayed_ns);
-                had.wants = had.wants.map(|(since_ns, before_ns)| (since_ns, before_ns.min(had.had_ns)));
-            }
             let own_ns = if within.is_some_and(|(owner, _)| owner == *number) { ns } else { 0 };
             had.had_ns += own_ns;
-            had.strayed_ns += if moved { own_ns } else { 0 };
-            had.bound_ns += if is_bound && !moved { own_ns } else { 0 };
+            had.unsure_ns += if is_unsure { own_ns } else { 0 };
         }
     }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The same load under the FIFO and under Rota: in each of four cgroups a pair of processes that pass a byte to and fro,
-# and in two more a loop. The kernel counts what each BPF operation costs.
+# The same load under the FIFO and under each build of Rota: in each of four cgroups a pair of processes that pass a byte
+# to and fro, and in two more a loop. The kernel counts what each BPF operation costs.
 set -e
 cd /tmp
 sysctl -q -w kernel.bpf_stats_enabled=1
@@ -16,20 +16,23 @@ load() {
     done
 }
 
-rota-fifo run 12 &
+rota-fifo run 5 &
 fifo=$!
+sleep 1
+load 3
 sleep 2
-load 8
-sleep 6
 rota-fifo costs fifo_ >/results/fifo.json
-wait $fifo
-sleep 3
+wait
 
-rota up -c /lab/rota.toml --socket /tmp/rota.sock 2>/tmp/up.log &
-rota=$!
-until grep -q ready /tmp/up.log; do sleep 0.2; done
-load 10
-sleep 8
-rota-fifo costs rota_ >/results/rota.json
-kill $rota
-wait $rota
+build=0
+while [ $build -lt $BUILDS ]; do
+    rota-$build up -c /lab/rota.toml --socket /tmp/rota.sock 2>/tmp/up.log &
+    rota=$!
+    until grep -q ready /tmp/up.log; do sleep 0.2; done
+    load 3
+    sleep 2
+    rota-fifo costs rota_ >/results/rota-$build.json
+    kill $rota
+    wait
+    build=$((build + 1))
+done

@@ -1,67 +1,73 @@
-//! What each of Rota's operations costs in the kernel, beside a minimal FIFO, in one guest and under one load.
+//! How many instructions each of Rota's operations takes in the kernel, beside a minimal FIFO and other builds of Rota,
+//! in one guest and under one load.
 //!
-//! `cargo build --release -p rota-lab && cargo bench -p rota --bench cost [-- KERNEL [RUNS]]`. The guest is emulated:
-//! nanoseconds compare with each other, and with nothing else.
+//! `cargo build --release -p rota-lab && cargo bench -p rota --bench cost [-- KERNEL [PROGRAM ...]]`, where each PROGRAM
+//! is another build's `rota`. The guest's time counts instructions, so a run repeats.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rota_lab::guest::fifo::Cost;
-use rota_lab::{Image, Kernel, Vm};
+use rota_lab::{Clock, Image, Kernel, Vm};
 
 type Costs = BTreeMap<String, Cost>;
 
 /// The operation that runs once a decision.
 const DECISION: &str = "dispatch";
+const TIMEOUT: Duration = Duration::from_secs(1200);
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
-    let kernel = arguments.next().unwrap_or_default();
-    let runs: u32 = arguments.next().map_or(Ok(3), |runs| runs.parse()).context("RUNS is a number")?;
-    let kernel = Kernel::fetch(&kernel, &mut |step| eprintln!("{step}"))?;
-    println!("{} in QEMU, 2 CPUs, real time, {runs} runs; ns per call\n", kernel.version);
-    for run in 1..=runs {
-        let (fifo, rota) = measure(&kernel)?;
-        println!("run {run}");
-        print("FIFO", "fifo_", &fifo);
-        print("Rota", "rota_", &rota);
-        let ratio = per_decision(&rota, "rota_") / per_decision(&fifo, "fifo_");
-        println!("  all operations for each decision: Rota {ratio:.2} times the FIFO\n");
+    let kernel = Kernel::fetch(&arguments.next().unwrap_or_default(), &mut |step| eprintln!("{step}"))?;
+    let programs = std::iter::once(PathBuf::from(env!("CARGO_BIN_EXE_rota")));
+    let programs: Vec<PathBuf> = programs.chain(arguments.map(PathBuf::from)).collect();
+    println!("{}, 2 CPUs; instructions for each call\n", kernel.version);
+    let (fifo, rotas) = measure(&kernel, &programs)?;
+    print("FIFO", "fifo_", &fifo);
+    for (program, costs) in programs.iter().zip(&rotas) {
+        print(&program.display().to_string(), "rota_", costs);
+        let ratio = |other: f64| per_decision(costs, "rota_") / other;
+        let (fifo, this) = (ratio(per_decision(&fifo, "fifo_")), ratio(per_decision(&rotas[0], "rota_")));
+        println!("  for each decision {fifo:.2} times the FIFO's, {this:.2} times this build's\n");
     }
     Ok(())
 }
 
-fn measure(kernel: &Kernel) -> Result<(Costs, Costs)> {
+/// What the FIFO costs, and each of the programs.
+fn measure(kernel: &Kernel, programs: &[PathBuf]) -> Result<(Costs, Vec<Costs>)> {
     let mut image = Image::new(kernel)?;
-    let rota = Path::new(env!("CARGO_BIN_EXE_rota"));
-    image.program(rota, "/usr/bin/rota")?;
-    let fifo = rota.with_file_name("rota-fifo");
+    for (index, program) in programs.iter().enumerate() {
+        image.program(program, &format!("/usr/bin/rota-{index}"))?;
+    }
+    let fifo = Path::new(env!("CARGO_BIN_EXE_rota")).with_file_name("rota-fifo");
     image.program(&fifo, "/usr/bin/rota-fifo").context("run `cargo build --release -p rota-lab` first")?;
     image.program_on_path("stress-ng")?;
     image.bytes("/lab/rota.toml", 0o644, include_str!("rota.toml"));
-    image.command(include_str!("guest.sh"));
+    image.command(&format!("BUILDS={}\n{}", programs.len(), include_str!("guest.sh")));
     let mut vm = Vm::new(kernel.clone(), 2);
-    vm.memory_mib = 2048;
-    let outcome = vm.run(&image, Duration::from_secs(300), &mut |_| {})?.ok()?;
-    let read = |name: &str| -> Result<Costs> {
-        let bytes = outcome.results.get(name).with_context(|| format!("the guest left no {name}"))?;
+    (vm.memory_mib, vm.clock) = (2048, Clock::Instructions);
+    let outcome = vm.run(&image, TIMEOUT, &mut |_| {})?.ok()?;
+    let read = |name: String| -> Result<Costs> {
+        let bytes = outcome.results.get(&name).with_context(|| format!("the guest left no {name}"))?;
         Ok(serde_json::from_slice(bytes)?)
     };
-    Ok((read("fifo.json")?, read("rota.json")?))
+    let rotas = (0..programs.len()).map(|index| read(format!("rota-{index}.json")));
+    Ok((read("fifo.json".to_owned())?, rotas.collect::<Result<_>>()?))
 }
 
-fn print(who: &str, prefix: &str, costs: &Costs) {
+fn print(program: &str, prefix: &str, costs: &Costs) {
+    println!("{program}");
     for (name, cost) in costs.iter().filter(|(_, cost)| cost.calls > 0) {
         let operation = name.strip_prefix(prefix).unwrap_or(name);
         let each = cost.time_ns as f64 / cost.calls as f64;
-        println!("  {who}  {operation:<12} {each:>8.0} ns  x {:>8}", cost.calls);
+        println!("  {operation:<12} {each:>8.0} x {:>8}", cost.calls);
     }
-    println!("  {who}  {:<12} {:>8.0} ns", "a decision", per_decision(costs, prefix));
+    println!("  {:<12} {:>8.0}", "a decision", per_decision(costs, prefix));
 }
 
-/// The time in all operations for each run of dispatch, ns.
+/// The time in all operations for each run of dispatch.
 fn per_decision(costs: &Costs, prefix: &str) -> f64 {
     let all: u64 = costs.values().map(|cost| cost.time_ns).sum();
     let decisions = costs.get(&format!("{prefix}{DECISION}")).map_or(0, |cost| cost.calls);
