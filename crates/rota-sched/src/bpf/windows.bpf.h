@@ -51,8 +51,9 @@ __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
 		c->windows.woken |= 1U << (local & 31);
 	}
 	wants_since(w, from, now);
-	/* For this decision, whatever it is, if a vCPU has to stop for it. */
-	if ((c->windows.woken >> (local & 31) & 1) && prev_dsq && c->turn.local != ROTA_NONE)
+	/* For this decision, whatever it is, if a vCPU has to stop for it in its own time, or it may pay still. */
+	if ((c->windows.woken >> (local & 31) & 1) && prev_dsq && c->turn.local != ROTA_NONE &&
+	    (c->turn.level == ROTA_LEVEL_OWNER || w->changes_left))
 		pays(w, view->switch_ns);
 	else
 		c->windows.woken &= ~(1U << (local & 31));
