@@ -2,7 +2,8 @@
 //! in one guest and under one load.
 //!
 //! `cargo build --release -p rota-lab && cargo bench -p rota --bench cost [-- KERNEL [PROGRAM ...]]`, where each PROGRAM
-//! is another build's `rota`. The guest's time counts instructions, so a run repeats.
+//! is another build's `rota`. The guest's time counts instructions, so a run repeats. It has one CPU: of two that take
+//! turns each one's instructions would be the other's time.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ fn main() -> Result<()> {
     let kernel = Kernel::fetch(&arguments.next().unwrap_or_default(), &mut |step| eprintln!("{step}"))?;
     let programs = std::iter::once(PathBuf::from(env!("CARGO_BIN_EXE_rota")));
     let programs: Vec<PathBuf> = programs.chain(arguments.map(PathBuf::from)).collect();
-    println!("{}, 2 CPUs; instructions for each call\n", kernel.version);
+    println!("{}, 1 CPU; instructions for each call\n", kernel.version);
     let (fifo, rotas) = measure(&kernel, &programs)?;
     print("FIFO", "fifo_", &fifo);
     for (program, costs) in programs.iter().zip(&rotas) {
@@ -46,7 +47,7 @@ fn measure(kernel: &Kernel, programs: &[PathBuf]) -> Result<(Costs, Vec<Costs>)>
     image.program_on_path("stress-ng")?;
     image.bytes("/lab/rota.toml", 0o644, include_str!("rota.toml"));
     image.command(&format!("BUILDS={}\n{}", programs.len(), include_str!("guest.sh")));
-    let mut vm = Vm::new(kernel.clone(), 2);
+    let mut vm = Vm::new(kernel.clone(), 1);
     (vm.memory_mib, vm.clock) = (2048, Clock::Instructions);
     let outcome = vm.run(&image, TIMEOUT, &mut |_| {})?.ok()?;
     let read = |name: String| -> Result<Costs> {
