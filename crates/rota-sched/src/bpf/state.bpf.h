@@ -136,6 +136,8 @@ struct window {
 	u64 rate;	  /* of its line, in 2^-20 */
 	u64 spared;	  /* what it has left of a window in the end, on average */
 	u64 changes_left; /* so much may its wake-ups take of others, which it pays: in this window */
+	u32 own;	  /* the queues whose threads it serves, as of windows.epoch: its own, and its tenant's */
+	u32 service;
 };
 
 /* What a CPU is: written as the scheduler is loaded, but for `exclusive`. */
@@ -243,18 +245,20 @@ struct second {
 
 /* The vCPUs of a CPU that serves them in windows, and which of them is next. */
 struct windows {
-	u64 next;	 /* the next window of any of them begins */
-	u64 until;	 /* the turn of the one that is next ends */
-	u64 end;	 /* its window ends */
-	u64 part;	 /* of its budget that it has left, where others go before it that have more: part_left */
-	u64 lost_ns;	 /* of the slot, charged to its owner */
-	u64 over_since;	 /* a turn has been over since then; ROTA_NEVER: none */
-	u32 asked;	 /* the next decision is among all vCPUs: one has woken, or the CPU was told */
-	u32 owner;	 /* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
-	u32 waiting;	 /* a bit for each local vCPU that would run */
-	u32 alone;	 /* and is its tenant's only vCPU */
-	u32 rights;	 /* and has a right */
-	u32 woken;	 /* and has woken since the CPU decided last */
+	u64 next;	/* the next window of any of them begins */
+	u64 until;	/* the turn of the one that is next ends */
+	u64 end;	/* its window ends */
+	u64 part;	/* of its budget that it has left, where others go before it that have more: part_left */
+	u64 lost_ns;	/* of the slot, charged to its owner */
+	u64 over_since; /* a turn has been over since then; ROTA_NEVER: none */
+	u32 asked;	/* the next decision is among all vCPUs: one has woken, or the CPU was told */
+	u32 owner;	/* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
+	u32 waiting;	/* a bit for each local vCPU that would run */
+	u32 alone;	/* and is its tenant's only vCPU */
+	u32 rights;	/* and has a right */
+	u32 woken;	/* and has woken since the CPU decided last */
+	u32 nr;		/* so many it has, as of epoch; 0: they have to be looked up */
+	u32 epoch;
 	u32 interrupted; /* and had one as another one's interrupted it, which has paid for its return */
 	struct window locals[ROTA_WINDOW_VCPUS_MAX];
 };

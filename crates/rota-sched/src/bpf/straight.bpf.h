@@ -63,7 +63,7 @@ static __always_inline bool slot_needs_decision(struct cpu_ctx *c, bool enters)
 static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tenant, u64 now)
 {
 	bool enters = follow_slots(c, cpu, now);
-	bool anyone, waits = c->slot.in_windows && survey_windows(cpu, now, 0, 0);
+	bool anyone, waits = c->slot.in_windows && !windows_rest(cpu, now, 0) && survey_windows(cpu, now, 0, 0);
 
 	if (c->slot.in_windows)
 		enter_window(c, cpu, ROTA_NONE, now);

@@ -70,7 +70,7 @@ static __always_inline void forget_windows(struct cpu_ctx *c)
 	for (i = 0; i < ROTA_WINDOW_VCPUS_MAX; i++)
 		c->windows.locals[i].start = c->windows.locals[i].woke = c->windows.locals[i].seen =
 			c->windows.locals[i].rested = 0;
-	c->windows.interrupted = 0;
+	c->windows.interrupted = c->windows.nr = 0;
 	c->windows.over_since = ROTA_NEVER;
 	c->windows.owner = ROTA_NONE;
 	c->turn.local = ROTA_NONE;

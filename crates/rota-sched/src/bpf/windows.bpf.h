@@ -30,9 +30,16 @@ __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
 	bool is_present, waits;
 	u64 from;
 
-	if (!tenant)
+	if (!c)
 		return 0;
+	if (!tenant) {
+		c->windows.nr = 0;
+		return 0;
+	}
 	w = window_of(c, local);
+	w->own = w->service = tenant->first_queue;
+	if (tenant->kind == ROTA_KIND_VM)
+		w->own += 1 + vcpu->index;
 	roll_window(w, vcpu, now);
 	c->windows.next = min_time(c->windows.next, w->end);
 	if (tenant->class != ROTA_CLASS_RESERVED || !vcpu_waits(vcpu, tenant, prev_dsq, false)) {
@@ -67,6 +74,56 @@ __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
 	return 0;
 }
 
+/* The CPU looks at its vCPUs: nothing is known of them yet. */
+static __always_inline void begin_survey(struct cpu_ctx *c)
+{
+	charge_lost(c);
+	c->windows.asked = 0; /* and then looks: a waker has counted its thread before */
+	c->windows.waiting = c->windows.alone = c->windows.rights = c->windows.woken = 0;
+	c->windows.next = ROTA_NEVER;
+}
+
+/* Whether no thread waits for local vCPU `local`, nor would the present one go on for it. */
+__noinline bool window_rests(u32 cpu, u32 local, u64 now, u64 prev_dsq)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct window *w = c ? window_of(c, local) : NULL;
+	struct queue_ctx *own = w ? queue_ctx(w->own) : NULL, *service = own;
+
+	if (!own)
+		return false;
+	if (w->service != w->own)
+		service = queue_ctx(w->service);
+	if (!service || own->waiting || service->waiting || now >= w->end || prev_dsq == DSQ_QUEUE(w->own) ||
+	    prev_dsq == DSQ_QUEUE(w->service))
+		return false;
+	w->rested = now;
+	c->windows.next = min_time(c->windows.next, w->end);
+	return true;
+}
+
+/*
+ * Whether the same holds for all vCPUs of the CPU, as most often where tenants sleep. It is what survey_windows would
+ * find, from what that has found before.
+ */
+__noinline bool windows_rest(u32 cpu, u64 now, u64 prev_dsq)
+{
+	struct cpu_ctx *c = cpu_ctx(cpu);
+	u32 i;
+
+	if (!c || !c->windows.nr || c->windows.epoch != live.membership_epoch || nr_rehomed)
+		return false;
+	begin_survey(c);
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		if (i >= c->windows.nr)
+			break;
+		if (!window_rests(cpu, i, now, prev_dsq))
+			return false;
+	}
+	c->windows.over_since = ROTA_NEVER;
+	return true;
+}
+
 /* Which vCPUs wait, but for those that were tried in vain. Returns whether any does. */
 __noinline bool survey_windows(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 {
@@ -76,10 +133,9 @@ __noinline bool survey_windows(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 
 	if (!view)
 		return false;
-	charge_lost(c);
-	c->windows.asked = 0; /* and then looks: a waker has counted its thread before */
-	c->windows.waiting = c->windows.alone = c->windows.rights = c->windows.woken = 0;
-	c->windows.next = ROTA_NEVER;
+	begin_survey(c);
+	c->windows.epoch = live.membership_epoch;
+	c->windows.nr = view->nr_locals;
 	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
 		if (i >= view->nr_locals)
 			break;
@@ -417,6 +473,10 @@ __noinline bool serve_windows(struct run *r __arg_nonnull)
 
 	if (!c)
 		return false;
+	if (windows_rest(r->cpu, r->now, r->prev_dsq)) {
+		enter_window(c, r->cpu, ROTA_NONE, r->now);
+		return false;
+	}
 	bpf_for (tries, 0, ROTA_WINDOW_VCPUS_MAX) {
 		u32 local = next_in_window(r->cpu, r->now, r->prev_dsq, tried);
 
