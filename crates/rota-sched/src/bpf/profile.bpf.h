@@ -181,12 +181,46 @@ static __always_inline void profile_wants(struct task_ctx *t, u64 now)
 	spends(t, ROTA_SPENT_WAITING + 1, now);
 }
 
-static __always_inline void profile_starts(u32 cpu, struct task_ctx *t, u64 now)
+/* As no tenant ran on its CPU, a thread waited for so long that starts now. */
+__noinline u64 starts_at_once(u32 queue, u64 born, u64 waited, u64 now)
+{
+	struct profile *p = profile_of(queue);
+
+	if (!p)
+		return 0;
+	bpf_spin_lock(&p->lock);
+	if (born == p->born) {
+		settle_spent(&p->spent[ROTA_SPENT_WAITING], now);
+		p->spent[ROTA_SPENT_WAITING].threads--;
+	}
+	settle_spent(&p->spent[ROTA_SPENT_RUNNING], now);
+	p->spent[ROTA_SPENT_RUNNING].threads++;
+	p->waited_for_nobody_ns += waited;
+	bpf_spin_unlock(&p->lock);
+	return p->born;
+}
+
+/* Whether nobody has run on the CPU since then, as most often if a thread was sent to an idle CPU. */
+static __always_inline bool none_ran_since(const struct cpu_ctx *c, u64 since)
+{
+	u64 to = c->past.turns[(c->past.count - 1) % ROTA_PAST_TURNS].to;
+
+	return to && to <= since;
+}
+
+static __always_inline void profile_starts(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, u64 now)
 {
 	struct spending *s = &t->spending;
 
-	if (s->on == ROTA_SPENT_WAITING + 1 && now > s->since)
+	if (s->on == ROTA_SPENT_WAITING + 1 && now > s->since) {
+		if (s->queue == t->m.queue && none_ran_since(c, s->since)) {
+			s->born = starts_at_once(s->queue, s->born, now - s->since, now);
+			s->on = ROTA_SPENT_RUNNING + 1;
+			s->since = now;
+			return;
+		}
 		tell_waited(cpu, t->m.queue, s->since, now);
+	}
 	spends(t, ROTA_SPENT_RUNNING + 1, now);
 }
 
