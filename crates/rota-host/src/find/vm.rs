@@ -23,7 +23,7 @@ pub fn monitor(program: &str) -> Option<&'static str> {
 ///
 /// The name is QEMU's `-name` (its `guest=` part) and Firecracker's `--id`. Kata starts Firecracker without one, in a
 /// folder as the jailer's, which has the id. Cloud Hypervisor knows no names: there it comes from its `--api-socket`,
-/// see [`Match::cloud_hypervisor_name`].
+/// see [`Match::cloud_hypervisor_name`], or from libvirt's `--event-monitor`.
 pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
     let monitor = monitor(Path::new(arguments.first()?).file_name()?.to_str()?)?;
     let name = match monitor {
@@ -32,14 +32,23 @@ pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
             let id = option(arguments, &["--id"]);
             id.or_else(|| jailed_id(option(arguments, &["--api-sock"])?))?.to_owned()
         }
-        _ => {
-            let value = option(arguments, &["--api-socket"])?;
-            let socket = value.split(',').next()?;
-            let socket = socket.strip_prefix("path=").unwrap_or(socket);
-            Match::cloud_hypervisor_name(Path::new(socket))?.to_owned()
-        }
+        _ => cloud_hypervisor(arguments)?.to_owned(),
     };
     Some((monitor, name))
+}
+
+/// By the path of its socket. Libvirt hands the socket over open, and has the name in its event monitor's path.
+fn cloud_hypervisor<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+    let path = |value: &'a str| {
+        let value = value.split(',').next()?;
+        Some(Path::new(value.strip_prefix("path=").unwrap_or(value)))
+    };
+    let socket = option(arguments, &["--api-socket"])?;
+    if !socket.starts_with("fd=") {
+        return Match::cloud_hypervisor_name(path(socket)?);
+    }
+    let monitor = path(option(arguments, &["--event-monitor"])?)?;
+    monitor.file_name()?.to_str()?.strip_suffix("-event-monitor-fifo")
 }
 
 /// The id in a path of the jailer's: `/run/vc/firecracker/ID/root/run/firecracker.socket`.
@@ -94,6 +103,10 @@ mod tests {
         // Kata's sandboxes were all one and the same VM, or none.
         assert_eq!(vm("cloud-hypervisor --api-socket /run/vc/vm/4f1c2a/clh-api.sock"), cloud("4f1c2a"));
         assert_eq!(vm("cloud-hypervisor --api-socket /run/kata/4f1c2b/ch-api.sock -v"), cloud("4f1c2b"));
+        let libvirt =
+            "cloud-hypervisor --api-socket fd=27 --event-monitor path=/run/libvirt/ch/a.b-event-monitor-fifo";
+        assert_eq!(vm(libvirt), cloud("a.b"));
+        assert_eq!(vm("cloud-hypervisor --api-socket fd=27"), None);
         let kata =
             "firecracker --api-sock /run/vc/firecracker/4f1c2c/root/run/firecracker.socket --config-file /a";
         assert_eq!(vm(kata), Some(("firecracker", "4f1c2c".to_owned())));

@@ -58,19 +58,34 @@ pub fn is_slice(name: &OsStr) -> bool {
     name.as_encoded_bytes().ends_with(b".slice")
 }
 
-/// Whether a cgroup of the root's owner holds units or containers: a slice, a runtime's folder, or one of the folders
-/// that the kubelet makes for a class or a pod.
+/// Under which folder the kubelet makes its cgroups, if it has a `--cgroup-root`: kind's nodes have this one.
+const KUBELET: &str = "kubelet";
+/// An id of Podman's has so many digits.
+const ID_DIGITS: usize = 64;
+
+/// Whether a cgroup of the root's owner holds units or containers: a slice, a runtime's folder, one of the folders that
+/// the kubelet makes for a class or a pod, or one that Podman makes for a pod.
 pub(super) fn may_be_parent(path: &Path) -> bool {
     let is_runtimes = |name: &OsStr| RUNTIMES.iter().any(|runtime| name == *runtime);
     let is_pod = |name: &OsStr| {
         name == "burstable" || name == "besteffort" || name.as_encoded_bytes().starts_with(b"pod")
     };
-    let mut below = path.iter().skip_while(|name| is_slice(name));
+    let mut below = path.iter().skip_while(|name| is_slice(name)).peekable();
+    if below.next_if(|name| *name == KUBELET).is_some() && below.peek().is_none_or(|name| *name != "kubepods")
+    {
+        return below.next().is_none();
+    }
     match below.next() {
         None => true,
         Some(name) if name == "kubepods" => below.all(is_pod),
+        Some(name) if name == "libpod_parent" => below.next().is_none_or(is_id) && below.next().is_none(),
         Some(name) => is_runtimes(name) && below.next().is_none(),
     }
+}
+
+/// Whether it is an id and nothing else, as Podman calls a pod's cgroup, but no container's.
+fn is_id(name: &OsStr) -> bool {
+    name.len() == ID_DIGITS && name.as_encoded_bytes().iter().all(u8::is_ascii_hexdigit)
 }
 
 /// So many directories of each user's manager are looked at.
@@ -116,12 +131,23 @@ mod tests {
             "docker",
             "kubepods/burstable/pod1",
             "kubepods.slice/kubepods-pod1.slice",
+            "kubelet",
+            "kubelet/kubepods/pod1",
+            &format!("libpod_parent/{}", "0f".repeat(32)),
         ] {
             assert!(may_be_parent(Path::new(path)), "{path}");
         }
-        for path in
-            ["a.service", "a.slice/b.scope/c.slice", "docker/0123", "docker/kubepods", "kubepods/x/pod1"]
-        {
+        for path in [
+            "a.service",
+            "a.slice/b.scope/c.slice",
+            "docker/0123",
+            "docker/kubepods",
+            "kubepods/x/pod1",
+            "kubelet/docker",
+            "kubelet/kubelet/kubepods",
+            "libpod_parent/conmon",
+            &format!("libpod_parent/{0}/{0}", "0f".repeat(32)),
+        ] {
             assert!(!may_be_parent(Path::new(path)), "{path}");
         }
     }
