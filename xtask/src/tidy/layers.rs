@@ -116,7 +116,11 @@ const WALLS: &[(&str, &[&str])] = &[
             "rotad",
         ],
     ),
-    ("rota-rules", &["rota-host", "rota-record", "rota-sim", "rota-peers", "rota-twin", "rota-lab", "rotad"]),
+    ("rota-nri", &["rota-host", "rota-plan", "rota-rules", "rota-table", "rota-sched", "rota-lab", "rotad"]),
+    (
+        "rota-rules",
+        &["rota-host", "rota-nri", "rota-record", "rota-sim", "rota-peers", "rota-twin", "rota-lab", "rotad"],
+    ),
     (
         "rota-record",
         &[
