@@ -91,6 +91,7 @@ fn candidates(here: Here<'_>, names: &Names<'_>, matcher: &Match) -> Vec<Cgroup>
         Match::Cgroup(path) => vec![Path::new(path)],
         Match::Unit(unit) => names.units(unit),
         Match::Container(id) => names.containers(id),
+        Match::Pod(uid) => names.pods(uid),
         Match::Vm { vmm, name } => {
             return here.vms.found.get(&(vmm.clone(), name.clone())).cloned().unwrap_or_default();
         }
@@ -244,6 +245,22 @@ mod tests {
                 assert_eq!(find(&[real, &fake], container(id)).as_deref(), Some(real), "{fake}");
                 assert_eq!(find(&[&fake], container(id)), None, "{fake}");
             }
+        }
+    }
+
+    #[test]
+    fn nobody_becomes_a_pod_by_a_directory() {
+        let uid = "0a1b2c3d-0000-4000-8000-0123456789ab";
+        for fake in [
+            format!("pod{uid}"),
+            format!("docker/pod{uid}"),
+            format!("machine.slice/tenant.scope/kubepods/pod{uid}"),
+            format!("user.slice/user-1000.slice/user@1000.service/kubepods.slice/kubepods-pod{uid}.slice"),
+            format!("kubepods/burstable/pod1/pod{uid}"),
+            format!("kubepods/pod1/kubepods/pod{uid}"),
+            format!("other-pod{uid}.slice"),
+        ] {
+            assert_eq!(find(&[&fake], Match::Pod(uid.to_owned())), None, "{fake}");
         }
     }
 

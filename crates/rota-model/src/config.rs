@@ -40,15 +40,23 @@
 //! | `node` | the NUMA node whose CPUs it may use, by its number: its place in `nodes`, or the machine's; with `affinity`, what is in both |
 //! | `exclusive_cores` | nobody else runs on the siblings of its CPUs, `false` by default; reserved only, on a host with housekeeping CPUs |
 //! | `oversubscribe` | `"auto"`, the default: where the tenant's threads are more than its CPUs, a thread that waits busily gives way to the others; or `"off"` |
-//! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`; `{i}` as in `name` |
+//! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`, `{ pod = "0a1b2c3d-..." }`; `{i}` as in `name` |
+//!
+//! `[kubernetes]`, at most once, in the first file only, has the pods of this node be tenants:
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `socket` | where the container runtime has its Node Resource Interface, `"/var/run/nri/nri.sock"` by default |
+//! | `latency` | what a reserved pod is promised, and the least that it may ask for; `"20ms"` by default |
 //!
 //! A `match` is a whole name, never a pattern. `cgroup` is a path below the mount point of cgroups; what has a `\` in
 //! it stands in single quotes. `unit` is a unit of the system's manager: one of a user's is matched by its cgroup.
-//! `container` is an id in lower case, or its first 12 characters or more; a container's name is in no cgroup.
+//! `container` is an id in lower case, or its first 12 characters or more; a container's name is in no cgroup. `pod` is
+//! the uid of a pod, as `kubectl get pod -o yaml` shows it.
 //!
 //! Durations are strings with a unit: `"20ms"`, `"1.5s"`; `ns`, `us`, `ms` or `s`.
 //!
-//! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is reserved and uncapped,
+//! Kubernetes' classes map onto Rota's: Guaranteed is reserved and capped, Burstable is shared by what it requests,
 //! BestEffort is background.
 //!
 //! A file that has a configuration and more in it, as a simulation's scenario has, is read by [`parse_with`], and the
@@ -58,6 +66,7 @@ mod amount;
 mod duration;
 mod error;
 mod host;
+mod kubernetes;
 mod matcher;
 mod syntax;
 mod table;
@@ -70,6 +79,7 @@ use crate::{CpuSet, Model, Topology};
 
 pub use duration::{DurationError, duration_ns};
 pub use error::{ConfigError, ConfigErrors, Errors};
+pub use kubernetes::Kubernetes;
 pub use matcher::CGROUP_LEVELS;
 pub use table::Table;
 
@@ -94,6 +104,17 @@ pub struct Machine {
     pub offline: CpuSet,
     /// Those that no thread comes to by itself: `isolcpus` on the kernel's command line.
     pub isolated: CpuSet,
+}
+
+/// A configuration for the machine that it is read on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// Without the CPUs that are offline: a tenant that may run on no other has none in it.
+    pub model: Model,
+    /// Which of the host's CPUs are offline.
+    pub offline: CpuSet,
+    /// How pods become tenants, if they do.
+    pub kubernetes: Option<Kubernetes>,
 }
 
 /// What a configuration is read against.
@@ -130,7 +151,8 @@ pub fn parse_with<T>(
     read: impl FnOnce(&Table, Option<&Model>, &mut Errors) -> T,
 ) -> Result<(Model, T), ConfigErrors> {
     let machine = Machine { topology: machine.clone(), ..Machine::default() };
-    parse_on(sources, &Ground { machine: &machine, is_here: false }, keys, read)
+    let parsed = parse_on(sources, &Ground { machine: &machine, is_here: false }, keys, read)?;
+    Ok((parsed.model, parsed.more))
 }
 
 /// As [`parse`], with what of the machine is offline or isolated: the first has no place there that is known, and the
@@ -140,19 +162,27 @@ pub fn parse_with<T>(
 ///
 /// As [`parse`].
 pub fn parse_for(sources: &[Source], machine: &Machine) -> Result<Model, ConfigErrors> {
-    parse_on(sources, &Ground { machine, is_here: false }, &[], |_, _, _| ()).map(|(model, ())| model)
+    parse_on(sources, &Ground { machine, is_here: false }, &[], |_, _, _| ()).map(|parsed| parsed.model)
 }
 
-/// Reads the files for the machine itself, to be used there. Returns also which of the host's CPUs are offline: the
-/// model is without them, and a tenant that may run on no other has none in it.
+/// Reads the files for the machine itself, to be used there.
 ///
 /// # Errors
 ///
 /// As [`parse`]; and if the host has CPUs that the machine lacks or keeps isolated, or none that is online.
-pub fn parse_here(sources: &[Source], machine: &Machine) -> Result<(Model, CpuSet), ConfigErrors> {
-    let (model, ()) = parse_on(sources, &Ground { machine, is_here: true }, &[], |_, _, _| ())?;
+pub fn parse_here(sources: &[Source], machine: &Machine) -> Result<Here, ConfigErrors> {
+    let parsed = parse_on(sources, &Ground { machine, is_here: true }, &[], |_, _, _| ())?;
+    let Parsed { model, kubernetes, more: () } = parsed;
     let offline = model.host.cpus.intersection(&machine.offline);
-    Ok((if offline.is_empty() { model } else { model.without(&offline) }, offline))
+    let model = if offline.is_empty() { model } else { model.without(&offline) };
+    Ok(Here { model, offline, kubernetes })
+}
+
+/// What the files say.
+struct Parsed<T> {
+    model: Model,
+    kubernetes: Option<Kubernetes>,
+    more: T,
 }
 
 fn parse_on<T>(
@@ -160,7 +190,7 @@ fn parse_on<T>(
     ground: &Ground,
     keys: &[&str],
     read: impl FnOnce(&Table, Option<&Model>, &mut Errors) -> T,
-) -> Result<(Model, T), ConfigErrors> {
+) -> Result<Parsed<T>, ConfigErrors> {
     let default = [Source { path: "rota.toml".to_owned(), text: String::new() }];
     let sources = if sources.is_empty() { &default } else { sources };
     let files: Vec<File> = sources.iter().map(File::new).collect();
@@ -182,14 +212,15 @@ fn parse_on<T>(
     let host = host::read(&host_table, ground, &mut errors);
     let system = host::system(&host_table, host.as_ref(), &mut errors);
 
+    let kubernetes = kubernetes::read(&tables[0], &mut errors);
     let mut tenants = Tenants::new(host.as_ref(), system);
     for (index, root) in tables.iter().enumerate() {
-        if index > 0 && root.has("host") {
+        for key in ["host", "kubernetes"].into_iter().filter(|key| index > 0 && root.has(key)) {
             let message = format!("belongs in the host file only; move it to {}", files[0].path);
-            errors.push(root.error("host", message));
+            errors.push(root.error(key, message));
         }
         let more = if index == 0 { keys } else { &[] };
-        root.refuse_unknown(&[&["host", "tenant"], more].concat(), &mut errors);
+        root.refuse_unknown(&[&["host", "kubernetes", "tenant"], more].concat(), &mut errors);
         for table in root.tables("tenant", &mut errors) {
             tenants.read(&table, &mut errors);
         }
@@ -198,7 +229,7 @@ fn parse_on<T>(
     let model = host.filter(|_| errors.is_empty()).map(|host| Model { host, tenants });
     let more = read(&tables[0], model.as_ref(), &mut errors);
     match model {
-        Some(model) if errors.is_empty() => Ok((model, more)),
+        Some(model) if errors.is_empty() => Ok(Parsed { model, kubernetes, more }),
         _ => Err(error::in_reading_order(errors, sources)),
     }
 }

@@ -95,7 +95,8 @@ mod tests {
 
     fn here(text: &str, machine: &Machine) -> Result<(Model, CpuSet), String> {
         let source = Source { path: "rota.toml".to_owned(), text: text.to_owned() };
-        parse_here(&[source], machine).map_err(|errors| errors.to_string())
+        let here = parse_here(&[source], machine).map_err(|errors| errors.to_string())?;
+        Ok((here.model, here.offline))
     }
 
     /// CPUs 0 to 3 are two cores, of which CPU 3 is offline; 4 and 5 are isolated.

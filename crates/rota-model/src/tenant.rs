@@ -11,6 +11,8 @@ pub type TenantId = u32;
 
 /// A twentieth of a CPU.
 const SYSTEM_SHARE: Share = Share::from_ppb(50_000_000).expect("a share");
+/// A thousandth of a CPU, in the unit of shares.
+const PPB_OF_MILLI: u64 = 1_000_000;
 
 /// What one vCPU of a reserved tenant is promised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,6 +46,14 @@ pub enum Class {
     Background,
 }
 
+impl Class {
+    /// The weight of a shared tenant that requests so many thousandths of a CPU: 100, the default, for each CPU.
+    /// Newer versions of runc map 1,024 shares to the same.
+    pub fn weight_of_millis(millis: u64) -> u32 {
+        (millis / 10).clamp(1, 10_000) as u32
+    }
+}
+
 /// How the tenant's cgroup is found on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Match {
@@ -60,6 +70,8 @@ pub enum Match {
     Unit(String),
     /// A container by its id, or a prefix of it of 12 characters at least.
     Container(String),
+    /// A pod by its uid, of Kubernetes' or, for a static pod, the kubelet's hash.
+    Pod(String),
 }
 
 impl Match {
@@ -89,6 +101,7 @@ impl fmt::Display for Match {
             Match::Vm { vmm, name } => write!(f, "vm = {:?}", format!("{vmm}:{name}")),
             Match::Unit(unit) => write!(f, "unit = {unit:?}"),
             Match::Container(id) => write!(f, "container = {id:?}"),
+            Match::Pod(uid) => write!(f, "pod = {uid:?}"),
         }
     }
 }
@@ -151,6 +164,19 @@ impl Tenant {
         let reservation = self.reservation()?;
         let share = self.team.parts.get(index as usize).copied().unwrap_or(reservation.share);
         Some(Reservation { share, ..reservation })
+    }
+
+    /// How it is served while no table has slots for it. What is to be reserved is background then; a pod is shared, as
+    /// it has been admitted to its node, by the weight that what it asks for would have.
+    pub fn class_without_slots(&self) -> Class {
+        match (self.class, &self.matcher) {
+            (Class::Reserved(own), Some(Match::Pod(_))) => {
+                let total_ppb = u64::from(own.share.ppb()) * u64::from(self.vcpus);
+                Class::Shared { weight: Class::weight_of_millis(total_ppb / PPB_OF_MILLI) }
+            }
+            (Class::Reserved(_), _) => Class::Background,
+            (class, _) => class,
+        }
     }
 
     /// The reservation of each of its vCPUs, if it has one; what they have on average, if parts are by load.

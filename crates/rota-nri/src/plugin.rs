@@ -1,6 +1,7 @@
 //! The conversation with the runtime.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::{Read, Write};
 
 use anyhow::{Context, Result, ensure};
@@ -42,7 +43,7 @@ pub enum News {
 ///
 /// # Errors
 /// Always in the end: the runtime has hung up, has refused the plugin, or does not keep to the protocol.
-pub fn follow(stream: impl Read + Write, updates: bool, mut tell: impl FnMut(News)) -> Result<()> {
+pub fn follow(stream: impl Read + Write, updates: bool, mut tell: impl FnMut(News)) -> Result<Infallible> {
     let mut trunk = Trunk::new(stream);
     let register = RegisterPluginRequest { name: NAME.to_owned(), index: INDEX.to_owned() };
     let (service, method) = (RUNTIME_SERVICE.to_owned(), "RegisterPlugin".to_owned());

@@ -5,9 +5,9 @@
 //! big-endian.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use prost::Message;
 
 /// The connection on which the runtime calls the plugin.
@@ -65,14 +65,14 @@ impl<S: Read + Write> Trunk<S> {
                 }
             }
             let mut header = [0; PIECE_HEADER];
-            self.stream.read_exact(&mut header).context("the runtime has hung up")?;
+            self.stream.read_exact(&mut header).map_err(ended)?;
             let [connection, length] = [number(&header[..4]), number(&header[4..])];
             ensure!(length as usize <= FRAME_HEADER + MESSAGE_MAX, "a piece of {length} bytes is too long");
             ensure!([PLUGIN, RUNTIME].contains(&connection), "there is no connection {connection}");
             let bytes = self.incoming.entry(connection).or_default();
             let begin = bytes.len();
             bytes.resize(begin + length as usize, 0);
-            self.stream.read_exact(&mut bytes[begin..]).context("the runtime has hung up")?;
+            self.stream.read_exact(&mut bytes[begin..]).map_err(ended)?;
         }
     }
 
@@ -89,9 +89,19 @@ impl<S: Read + Write> Trunk<S> {
         frame.extend(message);
         for piece in frame.chunks(PIECE_MAX) {
             let header = [connection.to_be_bytes(), (piece.len() as u32).to_be_bytes()].concat();
-            self.stream.write_all(&[&header, piece].concat()).context("the runtime has hung up")?;
+            self.stream.write_all(&[&header, piece].concat()).map_err(ended)?;
         }
         Ok(())
+    }
+}
+
+/// Why there is no more to read, or nobody who reads.
+fn ended(error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => {
+            anyhow!("the runtime has hung up")
+        }
+        _ => anyhow::Error::new(error).context("the connection to the runtime fails"),
     }
 }
 

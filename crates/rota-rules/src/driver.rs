@@ -55,7 +55,7 @@ pub enum Chore {
     FindThreads,
     /// Read the tree of cgroups anew.
     Rescan,
-    /// Read the configuration anew.
+    /// Read the configuration anew, and the pods.
     Configure,
 }
 
@@ -181,6 +181,11 @@ impl Driver {
     /// Something has happened to the configuration's files: [`Chore::Configure`] follows when they are left alone.
     pub fn edited(&mut self, now_ns: u64) {
         self.configure_ns = Some(now_ns + EDIT_NS);
+    }
+
+    /// A pod has come, changed or gone: [`Chore::Configure`] follows soon, however many others do.
+    pub fn pods_changed(&mut self, now_ns: u64) {
+        self.configure_ns.get_or_insert(now_ns + EDIT_NS);
     }
 
     /// What to do now; nothing if there is nothing to do before [`Driver::due_ns`].
@@ -318,6 +323,7 @@ impl Driver {
             cpus: self.accounts.cpus(),
             spares: self.life.spares(),
             scheduler: SchedulerStatus::default(),
+            kubernetes: None,
             interference: {
                 let host = &self.life.model().host;
                 self.neighbours.status(now_ns, host.interference, &self.life.seats(), &host.topology)

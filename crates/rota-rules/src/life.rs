@@ -4,7 +4,8 @@
 //! each, the table in force, and the next table, if one is on its way. After every event the difference between that
 //! and what it was told before becomes actions. The rules:
 //!
-//! - A new tenant is served at once: as background if it is to be reserved, until a table has slots for it.
+//! - A new tenant is served at once: as background if it is to be reserved, until a table has slots for it. A pod of
+//!   Kubernetes' is shared until then.
 //! - At most one table is on its way. What happens meanwhile goes into the one after it.
 //! - A tenant is reserved while the table in force or the next one has slots for it, and in the change from one promise
 //!   to another has the weaker of both.
@@ -449,9 +450,11 @@ impl Life {
             if let Some(reason) = &reason
                 && entry.refused.as_ref() != Some(reason)
             {
-                let keeps = match self.in_force.grants.contains_key(id) {
-                    true => "keeps what it has",
-                    false => "served as background",
+                let keeps = match (self.in_force.grants.contains_key(id), entry.tenant.class_without_slots())
+                {
+                    (true, _) => "keeps what it has",
+                    (false, Class::Shared { .. }) => "served as shared",
+                    (false, _) => "served as background",
                 };
                 said.push(format!("{}: does not fit, {keeps}: {reason}", entry.tenant.name));
             }
@@ -494,10 +497,9 @@ impl Life {
         let now = self.in_force.grants.get(&id);
         let next = self.next.as_ref().and_then(|next| next.grants.get(&id));
         let reservations = [now, next].into_iter().flatten().filter_map(Tenant::reservation);
-        let class = match (reservations.reduce(weaker), entry.tenant.class) {
-            (Some(reservation), _) => Class::Reserved(reservation),
-            (None, Class::Reserved(_)) => Class::Background,
-            (None, class) => class,
+        let class = match reservations.reduce(weaker) {
+            Some(reservation) => Class::Reserved(reservation),
+            None => entry.tenant.class_without_slots(),
         };
         // No more than what each table has slots for, or the scheduler would take it for a tenant without any.
         let granted = [now, next].into_iter().flatten().map(|tenant| tenant.vcpus).min();

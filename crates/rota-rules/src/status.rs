@@ -1,5 +1,7 @@
 //! What `rota status` shows.
 
+use std::collections::BTreeMap;
+
 use rota_model::{Host, Spare};
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +35,9 @@ pub struct Status {
     /// How the scheduler has fared since the daemon was started.
     #[serde(default)]
     pub scheduler: SchedulerStatus,
+    /// The pods of this node; nothing if they are no tenants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<KubernetesStatus>,
     /// What is done about cache interference; nothing with `interference = "off"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interference: Option<InterferenceStatus>,
@@ -45,6 +50,19 @@ pub struct SchedulerStatus {
     pub lost: u64,
     /// Why, the last time.
     pub lost_why: Option<String>,
+}
+
+/// What the container runtime tells of its pods.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KubernetesStatus {
+    /// Its name and version, as long as it is connected.
+    pub runtime: Option<String>,
+    /// Why it is not. The pods that were there last are tenants still.
+    pub lost: Option<String>,
+    /// How many pods it has told of.
+    pub pods: u32,
+    /// By pod (`namespace/name`) why it is not served as its annotations ask.
+    pub refused: BTreeMap<String, String>,
 }
 
 /// What is done about cache interference, and why.
@@ -117,9 +135,9 @@ pub enum State {
     Absent,
     /// Served as its class says: a reserved tenant has its slots.
     Served,
-    /// Reserved, and served as background until the next table.
+    /// Reserved, and served as background until the next table; a pod is shared until then.
     Waiting,
-    /// Reserved, and served as background because there is no room for it; see `refused`.
+    /// Reserved, and served as background, or as shared if it is a pod, because there is no room for it; see `refused`.
     Refused,
     /// Gone; its slots end with the next table.
     Leaving,

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -14,17 +15,19 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::time::{ClockId, clock_gettime};
 use rota_host::{Discovery, Sighting, Trust, topology, tree};
-use rota_model::config::{Source, parse_here};
-use rota_model::{CpuSet, Model};
+use rota_model::config::Source;
+use rota_model::{CpuSet, Model, Pod};
 use rota_rules::life::{Action, Event};
 use rota_rules::status::{SchedulerStatus, Status};
 use rota_rules::{Chore, Command, Driver, Job};
 use rota_sched::{LetGo, Start};
 
 use crate::comeback::Comebacks;
+use crate::configuration::{Loaded, load, load_or_keep, remarks};
 use crate::installer::Installer;
 use crate::log::say;
 use crate::misses::Misses;
+use crate::pods::Pods;
 use crate::server::{Server, ask};
 use crate::service::Service;
 use crate::takeover::{Starter, told_of};
@@ -32,6 +35,9 @@ use crate::{metrics, socket, sources};
 
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
 const HOTPLUG: Duration = Duration::from_secs(2);
+
+/// What is said of an edit, before why.
+const NOT_USED: &str = "the edited configuration is not used";
 
 /// What `rota up` is given.
 #[derive(Clone, Debug)]
@@ -128,7 +134,7 @@ fn run_on<S: Installer>(
     mut start: impl FnMut(&Model) -> Result<(S, Start)>,
 ) -> Result<(), Failure> {
     // Before anything is started: a second daemon, or a wrong configuration, disturbs nothing.
-    let mut good = load(machine, &options.config).map_err(Failure::Usage)?.sources;
+    let mut good = load(machine, &options.config, &[]).map_err(Failure::Usage)?.sources;
     let server = serve(options)?;
     let mut comebacks = Comebacks::default();
     loop {
@@ -213,51 +219,10 @@ fn pause(signals: Signals, pause: Duration) -> Result<bool> {
     Ok(true)
 }
 
-/// A configuration as it was read.
-pub(crate) struct Loaded {
-    pub sources: Vec<Source>,
-    /// With the CPUs that are online.
-    pub model: Model,
-    /// Those that the configuration has beside them.
-    pub offline: CpuSet,
-}
-
-pub(crate) fn load(machine: &Machine, config: &Path) -> Result<Loaded> {
-    parse(machine, sources::read_trusted(config)?)
-}
-
-fn parse(machine: &Machine, sources: Vec<Source>) -> Result<Loaded> {
-    let (model, offline) = parse_here(&sources, &topology::machine(&machine.system)?)?;
-    Ok(Loaded { sources, model, offline })
-}
-
-/// The configuration, or the `good` one that was in use, and why.
-fn load_or_keep(machine: &Machine, config: &Path, good: Vec<Source>) -> Result<(Loaded, Option<String>)> {
-    match load(machine, config) {
-        Ok(loaded) => Ok((loaded, None)),
-        Err(error) => {
-            let refused = format!("{error:#}");
-            say(&format!("the edited configuration is not used: {refused}"));
-            Ok((parse(machine, good)?, Some(refused)))
-        }
-    }
-}
-
 /// Takes all that can be read now.
 fn drain(fd: BorrowedFd) {
     let mut bytes = [0; 1024];
     while nix::unistd::read(fd, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
-}
-
-/// What there is to say of a configuration before anybody has come.
-pub(crate) fn remarks(model: &Model, offline: &CpuSet) -> Vec<String> {
-    let offline = (!offline.is_empty()).then(|| {
-        format!("CPUs {offline} of host.cpus are offline: nothing is planned there until they are online")
-    });
-    let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
-    let unmatched =
-        unmatched.map(|tenant| format!("{}: has no `match`, so it is only planned for", tenant.name));
-    offline.into_iter().chain(unmatched).collect()
 }
 
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
@@ -294,6 +259,12 @@ struct Session<'a, S> {
     watch: sources::Watch,
     sources: Vec<Source>,
     offline: CpuSet,
+    /// Where pods are heard of, if they are tenants.
+    runtime: Option<Pods>,
+    /// Those in the configuration in use.
+    pods: Vec<Pod>,
+    /// Why some are not served as they ask.
+    refused: BTreeMap<String, String>,
     edit_refused: Option<String>,
     is_ready: bool,
     scheduler_status: SchedulerStatus,
@@ -311,7 +282,9 @@ impl<'a, S: Installer> Session<'a, S> {
         let config = options.config.as_path();
         // Watched before it is read, so that no edit slips through.
         let watch = sources::Watch::open(config);
-        let (Loaded { sources, model, offline }, edit_refused) = load_or_keep(machine, config, good)?;
+        let (Loaded { sources, model, offline, kubernetes, refused }, edit_refused) =
+            load_or_keep(machine, config, good, &[])?;
+        edit_refused.iter().for_each(|reason| say(&format!("{NOT_USED}: {reason}")));
         remarks(&model, &offline).iter().for_each(|line| say(line));
         let trust = Trust::new(options.vm_users.clone());
         let discovery = Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust)?;
@@ -342,6 +315,9 @@ impl<'a, S: Installer> Session<'a, S> {
             watch,
             sources,
             offline,
+            runtime: kubernetes.map(Pods::follow).transpose()?,
+            pods: Vec::new(),
+            refused,
             edit_refused,
             is_ready,
             scheduler_status: SchedulerStatus::default(),
@@ -369,7 +345,7 @@ impl<'a, S: Installer> Session<'a, S> {
             }
             self.service.alive();
             self.scheduler.alive();
-            let [stopped, left, reload, cgroups, config, asked] = self.wait(signals)?;
+            let [stopped, left, reload, cgroups, config, asked, pods] = self.wait(signals)?;
             if stopped || left {
                 self.service.stopping();
                 return Ok(if stopped { Ended::Stopped } else { Ended::Left });
@@ -383,6 +359,9 @@ impl<'a, S: Installer> Session<'a, S> {
             if reload || (config && self.watch.changed()) {
                 self.driver.edited(now_ns());
             }
+            if pods {
+                self.driver.pods_changed(now_ns());
+            }
             if asked {
                 let server = self.server;
                 server.answer(|| self.status());
@@ -394,9 +373,11 @@ impl<'a, S: Installer> Session<'a, S> {
         self.count();
         let offline = self.offline.to_string();
         let scheduler = self.scheduler_status.clone();
+        let kubernetes = self.runtime.as_ref().map(|runtime| runtime.status(&self.refused));
         Status {
             offline,
             scheduler,
+            kubernetes,
             ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone())
         }
     }
@@ -410,8 +391,8 @@ impl<'a, S: Installer> Session<'a, S> {
         self.service.status(&line);
     }
 
-    /// Waits for a signal, cgroups, configuration, a client, or the next thing that is due.
-    fn wait(&self, signals: Signals) -> Result<[bool; 6]> {
+    /// Waits for a signal, cgroups, configuration, a client, pods, or the next thing that is due.
+    fn wait(&self, signals: Signals) -> Result<[bool; 7]> {
         let due_ns = self.driver.due_ns().saturating_sub(now_ns());
         // A pause ends with a look.
         let pause_ns = Some(self.discovery.pause().as_nanos() as u64).filter(|pause_ns| *pause_ns > 0);
@@ -419,7 +400,8 @@ impl<'a, S: Installer> Session<'a, S> {
         // Rounded up: a deadline that is almost there is not worth a turn that finds nothing due.
         let timeout = PollTimeout::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
         let [stop, leave, reload] = [signals.stop, signals.leave, signals.reload].map(Some);
-        let fds = [stop, leave, reload, self.discovery.fd(), self.watch.fd(), self.server.fd()];
+        let pods = self.runtime.as_ref().map(Pods::fd);
+        let fds = [stop, leave, reload, self.discovery.fd(), self.watch.fd(), self.server.fd(), pods];
         let mut polled: Vec<PollFd> =
             fds.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, timeout) {
@@ -506,30 +488,49 @@ impl<'a, S: Installer> Session<'a, S> {
         sightings.into_iter().for_each(|sighting| self.driver.tell(event(sighting)));
     }
 
-    /// Reads the configuration anew. One that is wrong changes nothing.
+    /// Reads the configuration anew, and the pods. A configuration that is wrong changes nothing.
     fn reconfigure(&mut self) {
-        self.edit_refused = None;
         self.watch.note().iter().for_each(|line| say(line));
-        match load(self.machine, self.config) {
-            Ok(loaded) if loaded.sources == self.sources => {}
-            Ok(Loaded { sources, model, offline }) => {
-                say("configuration read");
-                self.driver.tell(Event::Configured(model.clone()));
-                self.do_what_is_due();
-                if *self.driver.model() == model {
-                    (self.sources, self.offline) = (sources, offline);
-                } else {
-                    self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
+        let pods = self.runtime.as_ref().map(Pods::now).unwrap_or_default();
+        match load_or_keep(self.machine, self.config, self.sources.clone(), &pods) {
+            Ok((loaded, edit_refused)) => {
+                // Pods come and go beside a wrong configuration, which is told once.
+                let is_told = self.edit_refused == edit_refused;
+                edit_refused.iter().filter(|_| !is_told).for_each(|why| say(&format!("{NOT_USED}: {why}")));
+                self.edit_refused = edit_refused;
+                if loaded.sources != self.sources || pods != self.pods {
+                    self.take_on(loaded, pods);
                 }
-                self.discovery.scan_vms(self.driver.model());
-                self.look();
             }
             Err(error) => {
-                say(&format!("the edited configuration is not used: {error:#}"));
+                say(&format!("neither the edited configuration nor the one before can be used: {error:#}"));
                 self.edit_refused = Some(format!("{error:#}"));
             }
         }
         self.tell_how_it_goes();
+    }
+
+    /// Goes on with this configuration and these pods, if the host can.
+    fn take_on(&mut self, loaded: Loaded, pods: Vec<Pod>) {
+        let Loaded { sources, model, offline, kubernetes, refused } = loaded;
+        if sources != self.sources {
+            say("configuration read");
+        }
+        self.driver.tell(Event::Configured(model.clone()));
+        self.do_what_is_due();
+        if *self.driver.model() == model {
+            let is_new = |(pod, reason): &(&String, &String)| self.refused.get(*pod) != Some(*reason);
+            refused.iter().filter(is_new).for_each(|(pod, reason)| say(&format!("{pod}: {reason}")));
+            (self.sources, self.offline, self.pods, self.refused) = (sources, offline, pods, refused);
+            if self.runtime.as_ref().map(Pods::kubernetes) != kubernetes.as_ref() {
+                self.runtime = None; // the runtime takes one plugin of a name at a time
+                self.runtime = kubernetes.and_then(|kubernetes| or_none(Pods::follow(kubernetes)));
+            }
+        } else {
+            self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
+        }
+        self.discovery.scan_vms(self.driver.model());
+        self.look();
     }
 }
 
@@ -538,4 +539,9 @@ fn or_say(what: &str, result: Result<()>) {
     if let Err(error) = result {
         say(&format!("{what}: {error:#}"));
     }
+}
+
+/// What cannot be had is said, and the daemon goes on without.
+fn or_none<T>(result: Result<T>) -> Option<T> {
+    result.map_err(|error| say(&format!("{error:#}"))).ok()
 }

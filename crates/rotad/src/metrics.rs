@@ -318,6 +318,7 @@ mod tests {
             cpus: vec![cpu],
             scheduler: rota_rules::status::SchedulerStatus { lost: 2, lost_why: None },
             spares: vec![],
+            kubernetes: None,
             interference: Some(InterferenceStatus {
                 strategy: "measured".to_owned(),
                 no_counters: None,

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use rota_host::{Discovery, Sighting, Trust};
+use rota_model::config::Kubernetes;
 use rota_model::{CpuSet, Host, Interference, Model};
 use rota_rules::life::Action;
 use rota_rules::status::Status;
@@ -12,7 +13,8 @@ use rota_rules::{Command, Driver};
 use rota_sched::Installed;
 
 use crate::Failure;
-use crate::daemon::{Loaded, Machine, event, load, remarks};
+use crate::configuration::{Loaded, load, remarks};
+use crate::daemon::{Machine, event};
 
 /// What the daemon would come to if it started now.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub struct Preview {
     pub model: Model,
     /// The configured CPUs that are not.
     pub offline: CpuSet,
+    /// How pods become tenants, if they do. None is among the tenants here: the container runtime is not asked.
+    pub kubernetes: Option<Kubernetes>,
     /// What its status would be as soon as its first table is in force.
     pub status: Status,
     /// How many vCPU threads each tenant that was found has.
@@ -41,7 +45,7 @@ pub fn preview(
     config: &Path,
     vm_users: Vec<RangeInclusive<u32>>,
 ) -> Result<Preview, Failure> {
-    let Loaded { model, offline, .. } = load(machine, config).map_err(Failure::Usage)?;
+    let Loaded { model, offline, kubernetes, .. } = load(machine, config, &[]).map_err(Failure::Usage)?;
     let trust = Trust::new(vm_users);
     let mut discovery =
         Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust).map_err(Failure::Failed)?;
@@ -61,7 +65,7 @@ pub fn preview(
     let mut log = remarks(&model, &offline);
     let end_ns = settle(&mut driver, &mut log);
     let status = Status { offline: offline.to_string(), ..driver.status(end_ns, std::process::id(), None) };
-    Ok(Preview { model, offline, status, threads, remarks: remarked, log })
+    Ok(Preview { model, offline, kubernetes, status, threads, remarks: remarked, log })
 }
 
 /// Lets all happen that follows, each table coming into force at once. Returns when nothing more does.

@@ -196,6 +196,7 @@ mod tests {
             cpus: Vec::new(),
             spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
             interference: None,
+            kubernetes: None,
             scheduler: rota_rules::status::SchedulerStatus::default(),
         }
     }

@@ -67,9 +67,7 @@ const ID_DIGITS: usize = 64;
 /// the kubelet makes for a class or a pod, or one that Podman makes for a pod.
 pub(super) fn may_be_parent(path: &Path) -> bool {
     let is_runtimes = |name: &OsStr| RUNTIMES.iter().any(|runtime| name == *runtime);
-    let is_pod = |name: &OsStr| {
-        name == "burstable" || name == "besteffort" || name.as_encoded_bytes().starts_with(b"pod")
-    };
+    let is_pod = |name: &OsStr| name.as_encoded_bytes().starts_with(b"pod");
     let mut below = path.iter().skip_while(|name| is_slice(name)).peekable();
     if below.next_if(|name| *name == KUBELET).is_some() && below.peek().is_none_or(|name| *name != "kubepods")
     {
@@ -77,7 +75,10 @@ pub(super) fn may_be_parent(path: &Path) -> bool {
     }
     match below.next() {
         None => true,
-        Some(name) if name == "kubepods" => below.all(is_pod),
+        Some(name) if name == "kubepods" => {
+            below.next_if(|name| *name == "burstable" || *name == "besteffort");
+            below.next().is_none_or(is_pod) && below.next().is_none()
+        }
         Some(name) if name == "libpod_parent" => below.next().is_none_or(is_id) && below.next().is_none(),
         Some(name) => is_runtimes(name) && below.next().is_none(),
     }

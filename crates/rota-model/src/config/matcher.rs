@@ -10,7 +10,7 @@ use super::tenant::{INDEX, matches_count};
 use super::value;
 use crate::{Match, quote};
 
-const KEYS: [&str; 4] = ["cgroup", "vm", "unit", "container"];
+const KEYS: [&str; 5] = ["cgroup", "vm", "unit", "container", "pod"];
 
 /// The monitors whose VMs Rota knows how to find.
 const VMMS: [&str; 3] = ["qemu", "firecracker", "cloud-hypervisor"];
@@ -36,6 +36,10 @@ const FIRECRACKER_ID_MAX: usize = 64;
 /// How much of a container's id is enough, and how much there is.
 const ID_MIN: usize = 12;
 const ID_MAX: usize = 64;
+
+/// How many digits there are between the `-` of a pod's uid, and in that of a static pod.
+const UID_GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+const UID_DIGITS: usize = 32;
 
 /// What to write for a pattern.
 const WHOLE: &str = "write one whole name, or for several that are numbered {i} and a count";
@@ -66,11 +70,16 @@ pub(super) fn fill(matcher: &Match, fill: impl Fn(&str) -> String) -> Match {
         Match::Vm { vmm, name } => Match::Vm { vmm: vmm.clone(), name: fill(name) },
         Match::Unit(unit) => Match::Unit(fill(unit)),
         Match::Container(id) => Match::Container(fill(id)),
+        Match::Pod(_) => matcher.clone(), // no two pods have uids that a number tells apart
     }
 }
 
 fn one(table: &Table, key: &str, value: &DeValue, indexed: bool) -> Result<Match, String> {
     let text = value::text(value, "one in quotes")?;
+    if key == "pod" && indexed {
+        return Err("is one pod, which no number tells from others; write a tenant for each, without count"
+            .to_owned());
+    }
     matches_count(text, indexed)?;
     if loses_escape(table.written(key)) {
         return Err(format!(
@@ -88,7 +97,8 @@ fn one(table: &Table, key: &str, value: &DeValue, indexed: bool) -> Result<Match
         "cgroup" => cgroup(text),
         "vm" => vm(text),
         "unit" => unit(text),
-        _ => container(text),
+        "container" => container(text),
+        _ => pod(text),
     }
 }
 
@@ -228,6 +238,28 @@ fn container(id: &str) -> Result<Match, String> {
              name, or match its cgroup"
         ),
     })
+}
+
+/// A uid is as the API server writes it, or for a static pod the kubelet's hash of its file.
+fn pod(uid: &str) -> Result<Match, String> {
+    if is_uid(uid) {
+        return Ok(Match::Pod(uid.to_owned()));
+    }
+    let shown = quote(uid);
+    let meant = uid.to_ascii_lowercase().replace('_', "-");
+    let meant = meant.strip_suffix(".slice").unwrap_or(&meant);
+    let meant = meant.rsplit_once("pod").map_or(meant, |(_, uid)| uid);
+    match is_uid(meant) {
+        true => Err(format!("{shown} is not how Kubernetes writes a uid; write {}", quote(meant))),
+        false => Err(format!(
+            "{shown} is no uid of a pod; write the one that `kubectl get pod NAME -o jsonpath={{.metadata.uid}}` shows"
+        )),
+    }
+}
+
+fn is_uid(text: &str) -> bool {
+    let groups: Vec<usize> = text.split('-').map(str::len).collect();
+    (groups == UID_GROUPS || groups == [UID_DIGITS]) && text.chars().all(|c| c == '-' || is_id(c))
 }
 
 fn is_id(c: char) -> bool {

@@ -219,6 +219,7 @@ mod tests {
             cpus: vec![],
             spares: vec![],
             interference: None,
+            kubernetes: None,
             scheduler: rota_rules::status::SchedulerStatus::default(),
         }
     }

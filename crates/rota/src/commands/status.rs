@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rota_rules::status::{
-    ByCause, InterferenceStatus, PlacePressure, SpareStatus, State, Status, TenantStatus,
+    ByCause, InterferenceStatus, KubernetesStatus, PlacePressure, SpareStatus, State, Status, TenantStatus,
 };
 use rotad::server::{SOCKET, ask};
 
@@ -58,6 +58,9 @@ fn text(status: &Status) -> String {
     for SpareStatus { share, latency_ns, count, ready } in &status.spares {
         text += &format!("spares: {ready} of {count} ready of share {share}, {}\n", ns(*latency_ns));
     }
+    if let Some(kubernetes) = &status.kubernetes {
+        pods(kubernetes, &mut text);
+    }
     if let Some(interference) = &status.interference {
         neighbours(interference, &mut text);
     }
@@ -73,6 +76,17 @@ fn text(status: &Status) -> String {
         );
     }
     text
+}
+
+/// Who tells of pods, and which are not served as they ask.
+fn pods(status: &KubernetesStatus, text: &mut String) {
+    let KubernetesStatus { runtime, lost, pods, refused } = status;
+    *text += &match (runtime, lost) {
+        (Some(runtime), _) => format!("{runtime} tells of {pods} pods\n"),
+        (None, Some(lost)) => format!("pods are not heard of, {pods} are as they were: {lost}\n"),
+        (None, None) => "pods are not heard of yet\n".to_owned(),
+    };
+    text.extend(refused.iter().map(|(pod, reason)| format!("{pod}: {reason}\n")));
 }
 
 /// What is done about cache interference, and how much is fetched where.
@@ -290,6 +304,12 @@ mod tests {
             scheduler: rota_rules::status::SchedulerStatus::default(),
             spares: vec![SpareStatus { share: 0.25, latency_ns: 20_000_000, count: 2, ready: 1 }],
             interference: Some(spread()),
+            kubernetes: Some(KubernetesStatus {
+                runtime: Some("containerd v2.1.4".to_owned()),
+                lost: None,
+                pods: 12,
+                refused: [("shop/db-0".to_owned(), "cpus: \"x\" is none".to_owned())].into(),
+            }),
         };
         let expected = "\
 table 3 in force, 102.703 ms long; scheduling for 12 s; shares in CPUs over the last 5.0 s
@@ -305,6 +325,8 @@ web-0: missed its bound by: higher scheduling classes 2
 web-0: lost in its slots to: kernel threads 120.0 us
 
 spares: 1 of 2 ready of share 0.25, 20.00 ms
+containerd v2.1.4 tells of 12 pods
+shop/db-0: cpus: \"x\" is none
 cache interference: measured; 8 vCPUs moved by 3 tables so far; 2 vCPUs fill caches now, found 5 times
   1.2 s ago 2 vCPUs have changed places: cache domain 0 fetched 900 lines a ms
   socket 0 fetches 500 lines a ms: CPU 0 500, CPU 1 0

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use rota_host::topology;
+use rota_model::config::Kubernetes;
 use rota_model::{CpuSet, Match, Model};
 use rotad::Machine;
 
@@ -151,6 +152,21 @@ fn kvm(files: &Root, model: &Model) -> Finding {
             ABOUT,
             "no /dev/kvm: VMs are emulated here",
             "modprobe kvm_intel or kvm_amd, and turn virtualisation on in the firmware",
+        ),
+    }
+}
+
+/// Whether a container runtime can tell of its pods.
+pub fn pods(files: &Root, kubernetes: &Kubernetes) -> Finding {
+    const ABOUT: &str = "Kubernetes";
+    let socket = kubernetes.socket.display().to_string();
+    match files.exists(socket.trim_start_matches('/')) {
+        true => Finding::ok(ABOUT, format!("{socket} is there")),
+        false => Finding::problem(
+            ABOUT,
+            format!("{socket} is not there, so no pod is a tenant"),
+            "turn NRI on: disable = false under plugins.'io.containerd.nri.v1.nri' in containerd's configuration, or \
+             enable_nri = true under crio.nri in CRI-O's; or write kubernetes.socket",
         ),
     }
 }

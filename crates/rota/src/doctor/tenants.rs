@@ -44,6 +44,10 @@ fn missing(preview: &Preview, name: &str, matcher: &Match) -> Finding {
         Match::Container(_) => {
             "start it, or write an id that `docker ps --no-trunc` or `crictl ps` shows".to_owned()
         }
+        Match::Pod(_) => {
+            "start it, or write the uid that `kubectl get pod NAME -o jsonpath={.metadata.uid}` shows"
+                .to_owned()
+        }
         Match::Vm { vmm, name } if vmm == "qemu" => {
             format!(
                 "start it, or write the name that is in `virsh list` or behind QEMU's -name; it is {name:?} here"

@@ -177,3 +177,15 @@ fn a_tenant_without_room_is_told_why() {
     assert_eq!(level, Level::Warning);
     assert!(text.starts_with("no room for its reservation: "), "{text}");
 }
+
+#[test]
+fn pods_need_a_runtime_that_tells_of_them() {
+    let config = "etc/rota/rota.toml: [host]|cpus = \"0-3\"|housekeeping = \"0\"|[kubernetes]";
+    let (level, text) = said(&[config], "Kubernetes");
+    assert_eq!(level, Level::Problem);
+    assert!(
+        text.starts_with("/var/run/nri/nri.sock is not there") && text.contains("enable_nri = true"),
+        "{text}"
+    );
+    assert_eq!(said(&[config, "var/run/nri/nri.sock:"], "Kubernetes").0, Level::Ok);
+}

@@ -8,14 +8,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use rota_model::config::Source;
+use rota_rules::pods;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Answer, ask, rank};
 use crate::parallel;
 
-/// What annotations begin with.
-const PREFIX: &str = "rota/";
 /// The highest score that an extender may give: `MaxExtenderPriority`.
 const SCORE_MAX: usize = 10;
 
@@ -171,22 +170,17 @@ fn answer(hosts: &impl Hosts, node: &str, tenant: &Source) -> Result<Answer> {
 
 /// The tenant that a pod's annotations describe, each on a line of its own; nothing if there are none.
 fn tenant(pod: &Metadata) -> Option<Source> {
-    let annotations = pod.annotations.iter().flatten();
-    let keys: Vec<(&str, &str)> =
-        annotations.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str()))).collect();
+    let none = BTreeMap::new();
+    let keys: Vec<(&str, String)> = pods::asked(pod.annotations.as_ref().unwrap_or(&none)).collect();
     if keys.is_empty() {
         return None;
     }
-    let quoted = |text: &str| serde_json::to_string(text).expect("a text is JSON");
-    let mut text = format!("[[tenant]]\nname = {}\n", quoted(&[&pod.namespace, ".", &pod.name].concat()));
+    let name = pods::quoted(&[&pod.namespace, ".", &pod.name].concat());
+    let mut text = format!("[[tenant]]\nname = {name}\n");
     if !keys.iter().any(|(key, _)| *key == "class") {
         text += "class = \"reserved\"\n";
     }
-    for (key, value) in keys {
-        let is_bare = matches!(value, "true" | "false") || value.parse::<f64>().is_ok_and(f64::is_finite);
-        let value = if is_bare { value.to_owned() } else { quoted(value) };
-        text += &format!("{} = {value}\n", quoted(key));
-    }
+    text.extend(keys.iter().map(|(key, value)| format!("{} = {value}\n", pods::quoted(key))));
     Some(Source { path: format!("annotations of pod {}/{}", pod.namespace, pod.name), text })
 }
 

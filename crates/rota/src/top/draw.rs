@@ -137,7 +137,7 @@ fn remarks(view: &View, look: &Look) -> Vec<Line<'static>> {
     if let Some(failed) = &view.failed {
         say(failed.clone());
     }
-    if let Some(Status { edit_refused, offline, .. }) = &view.status {
+    if let Some(Status { edit_refused, offline, kubernetes, .. }) = &view.status {
         if let Some(reason) = edit_refused {
             say(format!(
                 "the edited configuration is not used: {}",
@@ -146,6 +146,9 @@ fn remarks(view: &View, look: &Look) -> Vec<Line<'static>> {
         }
         if !offline.is_empty() {
             say(format!("CPUs {offline} are offline"));
+        }
+        if let Some(lost) = kubernetes.as_ref().and_then(|kubernetes| kubernetes.lost.as_ref()) {
+            say(format!("pods are not heard of: {lost}"));
         }
     }
     lines

@@ -81,6 +81,7 @@ fn status(second: u64) -> Status {
         cpus: vec![cpu(0, 0.0), cpu(1, (second % 9) as f64 / 8.0)],
         spares: vec![],
         interference: None,
+        kubernetes: None,
         scheduler: rota_rules::status::SchedulerStatus::default(),
     }
 }

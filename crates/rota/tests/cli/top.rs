@@ -67,6 +67,7 @@ fn status() -> Status {
         cpus: vec![cpu],
         spares: vec![],
         interference: None,
+        kubernetes: None,
         scheduler: rota_rules::status::SchedulerStatus::default(),
     }
 }

@@ -1,5 +1,7 @@
 //! The whole daemon on a machine made of files, with a scheduler that records.
 
+mod pods;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
