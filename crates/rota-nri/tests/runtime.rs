@@ -1,5 +1,5 @@
-//! The plugin beside a runtime that says what a real one has said: `transcripts/` was recorded between the plugin and NRI's
-//! own adaptation, which containerd and CRI-O have inside.
+//! The plugin beside a runtime that says what a real one has said: `transcripts/` was recorded between the plugin and
+//! NRI's own adaptation, which containerd and CRI-O have inside.
 
 #![allow(clippy::unwrap_used)] // a failed helper is a failed test
 

@@ -6,8 +6,9 @@
 //! | Burstable | shared, with a weight of 100 for each CPU that it requests |
 //! | BestEffort | background |
 //!
-//! An annotation `rota/KEY` is the key of a tenant. Whoever may make a pod writes it, so it gives no more than Kubernetes
-//! has admitted: a pod is promised at most what it requests, and no shorter waits than the node's configuration says.
+//! An annotation `rota/KEY` is the key of a tenant. Whoever may make a pod writes it, so it gives no more than
+//! Kubernetes has admitted: a pod is promised at most what it requests, and no shorter waits than the node's
+//! configuration says.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -399,6 +400,18 @@ mod tests {
             &pods,
         );
         assert_eq!(without.unwrap().here.model.tenants.len(), 1, "no [kubernetes], no pods");
+    }
+
+    #[test]
+    fn the_configuration_in_the_manifest_is_right() {
+        let manifest = include_str!("../../../packaging/kubernetes/rota.yaml");
+        let (_, block) = manifest.split_once("  rota.toml: |\n").unwrap();
+        let (text, _) = block.split_once("---").unwrap();
+        let topology = Topology::flat(&"0-7".parse().unwrap());
+        let machine = Machine { topology, ..Machine::default() };
+        let source = Source { path: "rota.yaml".to_owned(), text: text.to_owned() };
+        let node = parse_node(&[source], &machine, &[pod(1, Qos::Guaranteed, 2_000, &[])]).unwrap();
+        assert_eq!((node.here.model.tenants.len(), node.here.model.host.housekeeping.len()), (1, 1));
     }
 
     /// A pod without room is shared, as Kubernetes has admitted it to the node; another tenant is background.

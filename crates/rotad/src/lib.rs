@@ -1,7 +1,8 @@
 //! The daemon: it finds tenants, tells the scheduler what follows from [`rota_rules`], and keeps accounts.
 //!
-//! `daemon` carries out what the rules say. `sources` and `configuration` read what it is told; `server` answers `rota status`, and
-//! `metrics` Prometheus, at a `socket`. `pods` hears of Kubernetes' pods. `service` tells systemd how it goes.
+//! `daemon` carries out what the rules say. `sources` and `configuration` read what it is told; `server` answers
+//! `rota status`, and `metrics` Prometheus, at a `socket`. `pods` hears of Kubernetes' pods. `service` tells systemd
+//! how it goes.
 //! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both.
 //! `preview` says what the daemon would do, and does nothing.
 //!

@@ -57,7 +57,8 @@ fn node(cpus: u32, latency: &str) -> (Running, UnixListener) {
     let last = cpus - 1;
     let config = |socket: &Path| {
         format!(
-            "[host]\ncpus = \"0-{last}\"\nhousekeeping = \"0\"\n[kubernetes]\nsocket = \"{}\"\nlatency = \"{latency}\"\n",
+            "[host]\ncpus = \"0-{last}\"\nhousekeeping = \"0\"\n\
+             [kubernetes]\nsocket = \"{}\"\nlatency = \"{latency}\"\n",
             socket.display()
         )
     };
