@@ -21,6 +21,9 @@ const PREFIX: &str = "rota/";
 const KEYS: [&str; 8] = ["class", "cpus", "vcpus", "share", "latency", "capped", "weight", "oversubscribe"];
 /// Those that only a reservation has.
 const OF_RESERVED: [&str; 5] = ["cpus", "vcpus", "share", "latency", "capped"];
+/// What each vCPU of a pod that asks for several has at least, in thousandths of a CPU: the least slots of many vCPUs
+/// are more than they are promised together.
+const VCPU_MILLIS_MIN: u64 = 10;
 /// The longest name of a tenant.
 const NAME_MAX: usize = 100;
 /// A thousandth of a CPU, in the unit of shares.
@@ -65,7 +68,7 @@ pub fn parse_node(sources: &[Source], machine: &Machine, pods: &[Pod]) -> Result
     let Some(kubernetes) = here.kubernetes.clone().filter(|_| !pods.is_empty()) else {
         return Ok(Node { here, refused: BTreeMap::new() });
     };
-    let mut candidates = candidates(pods);
+    let mut candidates = candidates(pods, here.model.host.tenant_cpus().len());
     loop {
         let written: Vec<Source> =
             candidates.iter().filter_map(|candidate| candidate.written(&kubernetes)).collect();
@@ -101,23 +104,35 @@ fn label(pod: &Pod) -> String {
     format!("{}/{}", pod.namespace, pod.name)
 }
 
-/// Each pod with a name that no other has.
-fn candidates(pods: &[Pod]) -> Vec<Candidate<'_>> {
+/// Each pod with a name that no other has. `cpus` is how many the node has for tenants.
+fn candidates(pods: &[Pod], cpus: usize) -> Vec<Candidate<'_>> {
     let mut names = BTreeSet::new();
     let candidate = |pod| {
         let name = tenant_name(pod);
         let is_free = name.len() <= NAME_MAX && names.insert(name.clone());
         let name = if is_free { name } else { format!("pod-{}", pod.uid) };
         let mut candidate = Candidate { pod, name, used: Used::Annotations, refused: None };
-        if let Some((foreign, _)) = asked(&pod.annotations).find(|(key, _)| !KEYS.contains(key)) {
-            let keys = KEYS.join(", ");
-            candidate.take_back(&format!(
-                "{PREFIX}{foreign} is no annotation that counts; those are {PREFIX} and {keys}"
-            ));
+        if let Some(reason) = foreign(pod).or_else(|| beyond_node(pod, cpus)) {
+            candidate.take_back(&reason);
         }
         candidate
     };
     pods.iter().map(candidate).collect()
+}
+
+/// Which annotation is none of a pod's author.
+fn foreign(pod: &Pod) -> Option<String> {
+    let (foreign, _) = asked(&pod.annotations).find(|(key, _)| !KEYS.contains(key))?;
+    let keys = KEYS.join(", ");
+    Some(format!("{PREFIX}{foreign} is no annotation that counts; those are {PREFIX} and {keys}"))
+}
+
+/// Whether the pod asks for more virtual CPUs than the node has CPUs. Together they would be more than tables hold.
+fn beyond_node(pod: &Pod, cpus: usize) -> Option<String> {
+    let (_, vcpus) = asked(&pod.annotations).find(|(key, _)| *key == "vcpus")?;
+    let is_beyond = vcpus.parse().is_ok_and(|vcpus: f64| vcpus > cpus as f64);
+    is_beyond
+        .then(|| format!("asks for {vcpus} vCPUs, and this node has {cpus} CPUs for tenants; ask for fewer"))
 }
 
 /// What the tenant of a pod is called.
@@ -160,6 +175,13 @@ fn beyond_request(pod: &Pod, tenant: &Tenant, kubernetes: &Kubernetes) -> Option
             if asked > requested {
                 return Some(format!(
                     "asks for {asked}m of CPU and requests {requested}m; request as much, or ask for less"
+                ));
+            }
+            let least_of_all = u64::from(tenant.vcpus) * VCPU_MILLIS_MIN;
+            if tenant.vcpus > 1 && asked < least_of_all {
+                return Some(format!(
+                    "asks for {asked}m of CPU for {} vCPUs, and each takes {VCPU_MILLIS_MIN}m at least; ask for fewer",
+                    tenant.vcpus
                 ));
             }
             let least_ns = kubernetes.latency_ns;
@@ -362,7 +384,16 @@ mod tests {
             (&[("rota/cpus", "many")], "cpus: \"many\" is no number of CPUs"),
             (&[("rota/cpus", "1\"\n[[tenant]]")], "cpus: "),
             (&[("rota/cpus", ".5")], ""),
-            (&[("rota/vcpus", "1000000000")], "vcpus: "),
+            (
+                &[("rota/vcpus", "1000000000")],
+                "asks for 1000000000 vCPUs, and this node has 7 CPUs for tenants",
+            ),
+            (&[("rota/vcpus", "8")], "asks for 8 vCPUs"),
+            (
+                &[("rota/vcpus", "7"), ("rota/cpus", "69m")],
+                "asks for 69m of CPU for 7 vCPUs, and each takes 10m",
+            ),
+            (&[("rota/vcpus", "-1")], "vcpus: "),
         ] {
             let (tenant, refused) = one(pod(1, Qos::Guaranteed, 2_000, annotations));
             assert_eq!((tenant.vcpus, tenant.class), reserved(2, 1_000_000_000, 10, true), "{annotations:?}");

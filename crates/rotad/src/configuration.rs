@@ -28,7 +28,7 @@ pub fn load(machine: &Machine, config: &Path, pods: &[Pod]) -> Result<Loaded> {
     parse(machine, sources::read_trusted(config)?, pods)
 }
 
-fn parse(machine: &Machine, sources: Vec<Source>, pods: &[Pod]) -> Result<Loaded> {
+pub fn parse(machine: &Machine, sources: Vec<Source>, pods: &[Pod]) -> Result<Loaded> {
     let Node { here, refused } = parse_node(&sources, &topology::machine(&machine.system)?, pods)?;
     let Here { model, offline, kubernetes } = here;
     Ok(Loaded { sources, model, offline, kubernetes, refused })

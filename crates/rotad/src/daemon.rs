@@ -23,7 +23,7 @@ use rota_rules::{Chore, Command, Driver, Job};
 use rota_sched::{LetGo, Start};
 
 use crate::comeback::Comebacks;
-use crate::configuration::{Loaded, load, load_or_keep, remarks};
+use crate::configuration::{Loaded, load, load_or_keep, parse, remarks};
 use crate::installer::Installer;
 use crate::log::say;
 use crate::misses::Misses;
@@ -488,19 +488,17 @@ impl<'a, S: Installer> Session<'a, S> {
         sightings.into_iter().for_each(|sighting| self.driver.tell(event(sighting)));
     }
 
-    /// Reads the configuration anew, and the pods. A configuration that is wrong changes nothing.
+    /// Reads the configuration anew, and the pods. A configuration that is wrong changes nothing, and pods come and go
+    /// beside it.
     fn reconfigure(&mut self) {
         self.watch.note().iter().for_each(|line| say(line));
         let pods = self.runtime.as_ref().map(Pods::now).unwrap_or_default();
         match load_or_keep(self.machine, self.config, self.sources.clone(), &pods) {
             Ok((loaded, edit_refused)) => {
-                // Pods come and go beside a wrong configuration, which is told once.
                 let is_told = self.edit_refused == edit_refused;
                 edit_refused.iter().filter(|_| !is_told).for_each(|why| say(&format!("{NOT_USED}: {why}")));
                 self.edit_refused = edit_refused;
-                if loaded.sources != self.sources || pods != self.pods {
-                    self.take_on(loaded, pods);
-                }
+                self.take_on_or_keep(loaded, &pods);
             }
             Err(error) => {
                 say(&format!("neither the edited configuration nor the one before can be used: {error:#}"));
@@ -510,27 +508,45 @@ impl<'a, S: Installer> Session<'a, S> {
         self.tell_how_it_goes();
     }
 
-    /// Goes on with this configuration and these pods, if the host can.
-    fn take_on(&mut self, loaded: Loaded, pods: Vec<Pod>) {
-        let Loaded { sources, model, offline, kubernetes, refused } = loaded;
-        if sources != self.sources {
+    /// Goes on with this configuration and these pods; or with the pods, if the host cannot take the rest over.
+    fn take_on_or_keep(&mut self, loaded: Loaded, pods: &[Pod]) {
+        let is_edited = loaded.sources != self.sources;
+        if !is_edited && pods == self.pods {
+            return;
+        }
+        if is_edited {
             say("configuration read");
         }
+        if self.take_on(loaded, pods) || !is_edited {
+            return;
+        }
+        self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
+        if pods != self.pods
+            && let Some(kept) = or_none(parse(self.machine, self.sources.clone(), pods))
+        {
+            self.take_on(kept, pods);
+        }
+    }
+
+    /// Goes on with this configuration and these pods. False if the host cannot.
+    fn take_on(&mut self, loaded: Loaded, pods: &[Pod]) -> bool {
+        let Loaded { sources, model, offline, kubernetes, refused } = loaded;
         self.driver.tell(Event::Configured(model.clone()));
         self.do_what_is_due();
-        if *self.driver.model() == model {
+        let is_taken = *self.driver.model() == model;
+        if is_taken {
             let is_new = |(pod, reason): &(&String, &String)| self.refused.get(*pod) != Some(*reason);
             refused.iter().filter(is_new).for_each(|(pod, reason)| say(&format!("{pod}: {reason}")));
-            (self.sources, self.offline, self.pods, self.refused) = (sources, offline, pods, refused);
+            (self.sources, self.offline, self.pods, self.refused) =
+                (sources, offline, pods.to_vec(), refused);
             if self.runtime.as_ref().map(Pods::kubernetes) != kubernetes.as_ref() {
-                self.runtime = None; // the runtime takes one plugin of a name at a time
+                self.runtime = None; // before the next one: the runtime knows plugins by their names
                 self.runtime = kubernetes.and_then(|kubernetes| or_none(Pods::follow(kubernetes)));
             }
-        } else {
-            self.edit_refused = Some("this host cannot take it over; the log says why".to_owned());
         }
         self.discovery.scan_vms(self.driver.model());
         self.look();
+        is_taken
     }
 }
 

@@ -65,7 +65,9 @@ fn node(cpus: u32, latency: &str) -> (Running, UnixListener) {
     let daemon = Running::start_at("", |folder| {
         fs::write(folder.join("system/cpu/online"), format!("0-{last}\n")).unwrap();
         let socket = folder.join("nri.sock");
-        fs::write(folder.join("etc/rota.toml"), config(&socket)).unwrap();
+        for file in ["etc/rota.toml", "etc/good.toml"] {
+            fs::write(folder.join(file), config(&socket)).unwrap();
+        }
         listener = Some(UnixListener::bind(socket).unwrap());
         let slices = folder.join("cgroup/kubepods.slice");
         for pod in [
@@ -126,6 +128,17 @@ fn pods_are_tenants_as_they_come_change_and_go() {
     let status = daemon.wait("the pods of another one", |status| seen(status, "shop.db-0") == db);
     assert_eq!((runtime_of(&status), seen(&status, "batch.job-1")), (Some("containerd v2.0.5"), None));
     assert!(status.edit_refused.is_some());
+
+    // So it is with one that the host cannot take over.
+    let config = fs::read_to_string(daemon.path("etc/good.toml")).unwrap();
+    let edit = config.replace("housekeeping = \"0\"", "housekeeping = \"0-1\"");
+    fs::write(daemon.path("etc/rota.toml"), edit).unwrap();
+    let is_refused =
+        |status: &Status| status.edit_refused.as_ref().is_some_and(|why| why.contains("the log says"));
+    daemon.wait("an edit that needs a restart", is_refused);
+    runtime.play(EVENT);
+    let status = daemon.wait("a pod beside it", |status| seen(status, "batch.job-1") == job);
+    assert!(is_refused(&status));
 
     fs::write(daemon.path("etc/rota.toml"), "[host]\ncpus = \"0-3\"\nhousekeeping = \"0\"\n").unwrap();
     daemon.wait("no pods", |status| status.kubernetes.is_none() && status.tenants.is_empty());
