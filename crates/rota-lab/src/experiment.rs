@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::scenario::Scenario;
 use crate::scenario::result::PolicyResult;
-use crate::scenario::{Policy, Scenario};
 use crate::{Clock, Image, Kernel, Vm};
 
 /// What runs in every guest, beside the scenario's own programs: built with the command line.
@@ -64,7 +64,8 @@ impl Experiment {
         vm.clock = self.clock;
         on_step(&format!("booting {} with {cpus} CPUs", self.kernel.version));
         let mut listen = |line: &str| {
-            let mut tellers = Policy::ALL.map(Policy::name).into_iter().chain(["lab"]);
+            let policies = scenarios.iter().flat_map(|scenario| &scenario.policies);
+            let mut tellers = policies.map(|policy| policy.name()).chain(["lab"]);
             if tellers.any(|teller| line.strip_prefix(teller).is_some_and(|rest| rest.starts_with(": "))) {
                 on_step(line);
             }
@@ -93,6 +94,11 @@ impl Experiment {
                 image
                     .program_on_path(name)
                     .with_context(|| format!("{name} is needed by {}", scenario.name))?;
+            }
+            for policy in &scenario.policies {
+                if let Some(program) = policy.program() {
+                    image.scheduler(&program).with_context(|| format!("the policy {policy}"))?;
+                }
             }
             let file = format!("/lab/{index}.toml");
             image.bytes(&file, 0o644, scenario.to_toml()?);

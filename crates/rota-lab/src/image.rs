@@ -129,11 +129,17 @@ impl Image {
 
     /// Adds the program `name` found on the host's PATH, at the same path.
     pub fn program_on_path(&mut self, name: &str) -> Result<()> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file());
-        let found = found
+        let found = on_path(name)
             .with_context(|| format!("no program {name} on this machine: run scripts/setup.sh as root"))?;
         self.program(&found, &found.to_string_lossy())
+    }
+
+    /// Adds the scheduler `name`, wherever on the host's PATH it is, in the guest's `/usr/bin` and without its debug
+    /// information.
+    pub fn scheduler(&mut self, name: &str) -> Result<()> {
+        let found = on_path(name)
+            .with_context(|| format!("no program {name} on PATH; install it, or leave it out"))?;
+        self.own_program(&found, &format!("/usr/bin/{name}"))
     }
 
     /// Has the guest load a kernel module, and before it those it depends on.
@@ -198,6 +204,12 @@ impl Image {
 }
 
 /// Writes one archive member. The header needs the size first, so the content is read whole.
+/// The program of that name on this process's PATH.
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
 fn copy(header: cpio::newc::Builder, mut content: Box<dyn io::Read + '_>, out: &mut dyn Write) -> Result<()> {
     let mut bytes = Vec::new();
     content.read_to_end(&mut bytes)?;

@@ -25,6 +25,8 @@ const PRIORITY: i32 = 20;
 const HASTE_NS: u64 = 300_000_000;
 /// How long a server, or Rota, may take to get ready, and anything to end.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Whether a scheduler of sched_ext's has the CPUs.
+const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
 /// Where Rota's configuration is put.
 const CONFIG: &str = "/tmp/rota.toml";
 
@@ -89,7 +91,7 @@ impl Run<'_> {
         let mut control = control::alone(&cpus, scenario.control)?;
         let observer = Observer::attach(&tenants.observed()?)?;
         self.write_files()?;
-        let mut daemon = self.start_rota()?;
+        let mut daemon = self.start_scheduler()?;
         let mut programs = self.start_programs(&tenants)?;
         let window = Window::after(scenario.warm_up, scenario.window);
         observer.set_window(window)?;
@@ -99,7 +101,7 @@ impl Run<'_> {
 
         let [start, end] =
             self.measure(&tenants, window, programs.iter_mut().chain(&mut daemon).collect())?;
-        let status = if daemon.is_some() { Some(self.status()?) } else { None };
+        let status = if policy == Policy::Rota { Some(self.status()?) } else { None };
         for (_, reporter) in &mut reporters {
             reporter.wait(LIMIT)?;
         }
@@ -164,9 +166,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Starts Rota, if it is the policy, and waits until its first table is in force.
-    fn start_rota(&self) -> Result<Option<Process>> {
-        if self.options.policy != Policy::Rota {
+    /// Starts the scheduler, if it is not the kernel's own, and waits until it has the CPUs.
+    fn start_scheduler(&self) -> Result<Option<Process>> {
+        let policy = self.options.policy;
+        if let Some(program) = policy.program() {
+            self.say(&format!("starting {program}"));
+            let log = self.logs.join("scheduler.log");
+            let mut scheduler = Process::start(&[program], None, &log, None)?;
+            let is_on = || fs::read_to_string(SCHED_EXT).is_ok_and(|state| state.trim() == "enabled");
+            scheduler.wait_until_ready(LIMIT, is_on)?;
+            return Ok(Some(scheduler));
+        }
+        if policy != Policy::Rota {
             return Ok(None);
         }
         self.say("starting rota up");

@@ -137,7 +137,7 @@ impl Scenario {
             (1_000_000..=1_000_000_000).contains(&self.quota_period),
             "quota_period must be 1ms to 1s: the kernel takes no other"
         );
-        ensure!(!self.policies.is_empty(), "policies is empty; name some of weight, max, rota");
+        ensure!(!self.policies.is_empty(), "policies is empty; name some of weight, max, rota, scx:NAME");
         let model = self.model()?;
         let tenants: Vec<&Tenant> = observed(&model).collect();
         for tenant in &tenants {

@@ -1,12 +1,14 @@
 //! What shares the CPUs out, and what that means for a cgroup.
 
-use rota_model::{Class, Tenant};
-use serde::{Deserialize, Serialize};
+use rota_model::{Class, Tenant, quote};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 /// What shares the CPUs out between the tenants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The kernel's own scheduler with `cpu.weight`: equal for all reserved tenants, the least for background ones.
     Weight,
@@ -14,10 +16,17 @@ pub enum Policy {
     Max,
     /// Rota.
     Rota,
+    /// Another scheduler of sched_ext's, with `cpu.weight`: `scx:NAME` is the program `scx_NAME` on this PATH.
+    Scx(&'static str),
 }
 
+/// What the policies that are other schedulers begin with.
+const SCX: &str = "scx:";
+/// A name is no longer.
+const NAME_MAX: usize = 40;
+
 impl Policy {
-    /// All, in the order in which they are compared.
+    /// Rota and the kernel's own, in the order in which they are compared.
     pub const ALL: [Policy; 3] = [Policy::Weight, Policy::Max, Policy::Rota];
 
     /// As the scenario and the results' file names write it.
@@ -26,6 +35,15 @@ impl Policy {
             Policy::Weight => "weight",
             Policy::Max => "max",
             Policy::Rota => "rota",
+            Policy::Scx(name) => name,
+        }
+    }
+
+    /// The program that is the scheduler, if it is neither the kernel nor Rota.
+    pub fn program(self) -> Option<String> {
+        match self {
+            Policy::Scx(name) => Some(format!("scx_{}", name.trim_start_matches(SCX))),
+            Policy::Weight | Policy::Max | Policy::Rota => None,
         }
     }
 
@@ -57,6 +75,48 @@ fn weight(class: Class) -> u32 {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Policy, String> {
+        if let Some(known) = Policy::ALL.into_iter().find(|policy| policy.name() == text) {
+            return Ok(known);
+        }
+        let is_plain =
+            |name: &str| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+        match text.strip_prefix(SCX) {
+            Some(name) if (1..=NAME_MAX).contains(&name.len()) && is_plain(name) => {
+                Ok(Policy::Scx(kept(text)))
+            }
+            _ => Err(format!("{} is no policy; write weight, max, rota, or e.g. scx:bpfland", quote(text))),
+        }
+    }
+}
+
+/// The name, once for all policies of that name: it lives as long as the program does.
+fn kept(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(kept) = names.get(name) {
+        return kept;
+    }
+    let kept: &'static str = name.to_owned().leak();
+    names.insert(kept);
+    kept
+}
+
+impl Serialize for Policy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -108,5 +168,22 @@ mod tests {
             [("cpu.weight", "250".into())]
         );
         assert_eq!(Policy::Rota.knobs(&tenant(reserved(0.2), 1), period_ns), []);
+    }
+
+    #[test]
+    fn policies_are_read_as_they_are_written() {
+        for name in ["weight", "max", "rota", "scx:bpfland", "scx:rlfifo_2"] {
+            let policy: Policy = name.parse().unwrap();
+            assert_eq!(
+                (policy.name(), policy),
+                (name, serde_json::from_str(&format!("\"{name}\"")).unwrap())
+            );
+            assert_eq!(serde_json::to_string(&policy).unwrap(), format!("\"{name}\""));
+        }
+        assert_eq!("scx:bpfland".parse::<Policy>().unwrap().program().as_deref(), Some("scx_bpfland"));
+        for name in ["", "Rota", "scx", "scx:", "scx:../sh", "scx:a b", "bpfland"] {
+            let error = name.parse::<Policy>().unwrap_err();
+            assert!(error.ends_with("is no policy; write weight, max, rota, or e.g. scx:bpfland"), "{error}");
+        }
     }
 }

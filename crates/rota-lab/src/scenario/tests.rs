@@ -78,7 +78,7 @@ fn what_is_wrong_is_named() {
         ("[\"stress-ng\", \"--cpu\", \"1\"]", "[]", "program 2, of tenant b: its command is empty"),
         ("quota_period = \"100ms\"", "quota_period = \"2s\"", "quota_period must be 1ms to 1s"),
         ("[\"weight\", \"max\"]", "[]", "policies is empty"),
-        ("[\"weight\", \"max\"]", "[\"cfs\"]", "unknown variant `cfs`"),
+        ("[\"weight\", \"max\"]", "[\"cfs\"]", "\"cfs\" is no policy; write weight, max, rota"),
         ("\"tenants.toml\"", "\"absent.toml\"", "absent.toml"),
         ("config_file", "config = \"x\"\nconfig_file", "either config or config_file"),
     ] {

@@ -21,7 +21,7 @@ pub struct Arguments {
     scenario: PathBuf,
     #[command(flatten)]
     guest: Guest,
-    /// Run under these policies only
+    /// Run under these policies only: rota, weight, max, or scx:NAME for the scheduler scx_NAME that is installed
     #[arg(long, value_delimiter = ',', value_name = "POLICY,...")]
     policies: Vec<Policy>,
     /// Write the results as one HTML file

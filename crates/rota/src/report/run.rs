@@ -75,12 +75,16 @@ impl Contestant {
     }
 }
 
+/// The look of the first scheduler that is neither Rota nor the kernel's own; the next ones have those after it.
+const OTHERS: usize = 3;
+
 impl From<Policy> for Contestant {
     fn from(policy: Policy) -> Contestant {
         match policy {
             Policy::Rota => Contestant { label: "Rota", look: 0 },
             Policy::Max => Contestant { label: "cpu.max", look: 1 },
             Policy::Weight => Contestant { label: "cpu.weight", look: 2 },
+            Policy::Scx(label) => Contestant { label, look: OTHERS },
         }
     }
 }
@@ -180,7 +184,9 @@ impl Times {
 impl Report {
     /// The report of the lab's runs.
     pub fn of_lab(results: &[PolicyResult], timetable: Option<String>) -> Report {
-        let runs: Vec<Run> = results.iter().map(Run::from).collect();
+        let mut runs: Vec<Run> = results.iter().map(Run::from).collect();
+        let others = runs.iter_mut().filter(|run| run.policy.look == OTHERS);
+        others.enumerate().for_each(|(index, run)| run.policy.look += index);
         let taken: Vec<String> = runs
             .iter()
             .map(|run| format!("{} with {}", format::time(run.taken_ns), run.policy.label))
@@ -197,7 +203,8 @@ impl Report {
             )],
             method: [
                 "The same programs ran in the same tenants on one kernel, once under each policy: the kernel's own \
-                 scheduler with equal cpu.weight, the same with each tenant's share as its cpu.max, and Rota.",
+                 scheduler with equal cpu.weight, the same with each tenant's share as its cpu.max, Rota, and other \
+                 schedulers of sched_ext's (scx) with equal cpu.weight and their own defaults.",
                 "A blackout is an interval in which at least one thread of a tenant was runnable and none ran, seen \
                  from outside by a program at the kernel's scheduling events, which is the same under every policy.",
                 "The control is the longest time that the machine below the kernel took by itself, which no scheduler \
