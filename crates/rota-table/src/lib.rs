@@ -11,9 +11,11 @@ mod certify;
 mod encode;
 pub mod layout;
 mod own;
+mod timetable;
 mod view;
 
 pub use certify::{Certified, Promise, VcpuName, Violation, certify};
 pub use encode::{CpuSource, EncodeError, SlotSource, TableSource, VcpuSource, encode};
 pub use own::OwnSlots;
+pub use timetable::{HostClock, TextError, Timetable};
 pub use view::{CpuView, FormatError, Owner, TableView};
