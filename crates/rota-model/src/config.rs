@@ -39,6 +39,7 @@
 //! | `affinity` | CPU list; housekeeping CPUs in it are left out |
 //! | `node` | the NUMA node whose CPUs it may use, by its number: its place in `nodes`, or the machine's; with `affinity`, what is in both |
 //! | `exclusive_cores` | nobody else runs on the siblings of its CPUs, `false` by default; reserved only, on a host with housekeeping CPUs |
+//! | `timetable` | a VM is shown when its vCPUs have their slots, `false` by default; reserved only |
 //! | `oversubscribe` | `"auto"`, the default: where the tenant's threads are more than its CPUs, a thread that waits busily gives way to the others; or `"off"` |
 //! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`, `{ pod = "0a1b2c3d-..." }`; `{i}` as in `name` |
 //!

@@ -11,6 +11,8 @@ pub struct Team {
     /// What the vCPUs are promised in sum goes to each of them by its load. The tenant is a reserved VM with two vCPUs
     /// at least, and does not ask for `together`.
     pub matching: bool,
+    /// The VM is shown when its vCPUs have their slots, and they have them just then. The tenant is a reserved VM.
+    pub timetable: bool,
     /// What each vCPU has of that sum now: nothing, if all have the same, or else a part for each. No configuration has
     /// it; it follows from what is measured.
     pub parts: Vec<Share>,

@@ -148,6 +148,8 @@ pub enum SlotsAlone {
     Many(usize),
     /// This one has its slots at the same times as others of its tenant, and would not elsewhere in its windows.
     Together(u32),
+    /// This one's guest is shown its slots.
+    Shown(u32),
     /// It has time for the changes of task that its slots make. It has too little for all that its vCPUs could make if
     /// they were served as they wake.
     Changes,
@@ -167,6 +169,9 @@ pub fn slots_alone(plan: &Plan, cpu: &CpuPlan, switch_ns: u64) -> Option<SlotsAl
     let together = owners.iter().find(|&&vcpu| plan.vcpus[vcpu as usize].method == Method::Together);
     if let Some(&vcpu) = together {
         return Some(SlotsAlone::Together(vcpu));
+    }
+    if let Some(&vcpu) = owners.iter().find(|&&vcpu| plan.vcpus[vcpu as usize].is_shown) {
+        return Some(SlotsAlone::Shown(vcpu));
     }
     let migrates = owners.iter().find(|&&vcpu| plan.vcpus[vcpu as usize].cpus.len() > 1);
     match migrates {

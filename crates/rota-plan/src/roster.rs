@@ -406,6 +406,7 @@ impl Roster {
                 cpus: Vec::new(),
                 blackout_ns: 0,
                 method: Method::Dedicated,
+                is_shown: model.tenants[tenant as usize].team.timetable,
             }
         };
         let mut vcpus: Vec<PlannedVcpu> = order.iter().map(planned).collect();

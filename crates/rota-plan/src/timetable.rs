@@ -95,6 +95,8 @@ pub struct PlannedVcpu {
     pub blackout_ns: u64,
     /// How it was planned.
     pub method: Method,
+    /// Its guest is shown its slots, and relies on their times.
+    pub is_shown: bool,
 }
 
 /// How a vCPU's slots were found.

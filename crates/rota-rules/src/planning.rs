@@ -143,7 +143,7 @@ pub fn source(plan: &Plan, ids: &[TenantId], costs: Costs) -> TableSource {
         reservation: Reservation { share: vcpu.share, latency_ns: vcpu.latency_ns, capped: vcpu.capped },
         budget_ns: ns(vcpu.budget_ns),
         period_ns: ns(vcpu.period_ns),
-        together: vcpu.method == Method::Together,
+        walls: vcpu.method == Method::Together || vcpu.is_shown,
     });
     TableSource {
         length_ns: ns(plan.table_length_ns),

@@ -29,7 +29,7 @@ fn host(cpus: u32, vcpus_per_cpu: u32, windows: u32) -> TableSource {
                 reservation,
                 budget_ns: budget_ns(place),
                 period_ns,
-                together: false,
+                walls: false,
             }
         }));
         let mut slots = Vec::new();

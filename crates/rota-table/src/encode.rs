@@ -56,8 +56,8 @@ pub struct VcpuSource {
     pub budget_ns: u32,
     /// T of it, in ns.
     pub period_ns: u32,
-    /// Its slots come together with those of others, so they are walls: its CPUs do not serve in windows.
-    pub together: bool,
+    /// Its slots are walls, since others rely on their times: its CPUs do not serve in windows.
+    pub walls: bool,
 }
 
 /// Why a source cannot be written as a table. Whether a table keeps its promises is the certifier's question.
@@ -252,7 +252,7 @@ impl Sections {
             let locals = &self.locals[cpu.first_local as usize..][..cpu.nr_locals as usize];
             let vcpus: Vec<(u32, Vcpu)> =
                 locals.iter().map(|&local| (local, self.vcpus[local as usize])).collect();
-            if locals.iter().any(|&local| source.vcpus[local as usize].together) {
+            if locals.iter().any(|&local| source.vcpus[local as usize].walls) {
                 continue;
             }
             let Some(windows) = windows::of(cpu, slots, &vcpus, length_ns, switch_ns) else { continue };
@@ -407,7 +407,7 @@ mod tests {
             reservation,
             budget_ns: 1,
             period_ns: length_ns,
-            together: false,
+            walls: false,
         });
         TableSource { length_ns, switch_ns: 0, cpus, vcpus: vcpus.collect() }
     }

@@ -83,7 +83,7 @@ mod tests {
             reservation,
             budget_ns: 1,
             period_ns: 840,
-            together: false,
+            walls: false,
         };
         let vcpus = [(7, 1), (8, 0), (7, 0)].iter().map(vcpu).collect();
         encode(&TableSource { length_ns: 840, switch_ns: 0, cpus, vcpus }).unwrap()

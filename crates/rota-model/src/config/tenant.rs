@@ -11,7 +11,7 @@ use super::table::Table;
 use super::{VCPUS_MAX, value};
 use crate::{Class, CpuSet, Host, Match, Reservation, Share, Team, Tenant, quote};
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "name",
     "count",
     "class",
@@ -27,6 +27,7 @@ const KEYS: [&str; 16] = [
     "oversubscribe",
     "together",
     "matching",
+    "timetable",
     "match",
 ];
 
@@ -102,6 +103,7 @@ impl<'a> Tenants<'a> {
         let matching = table.read("matching", errors, |value| {
             matching(value, vcpus, together, class.as_ref(), matcher.as_ref())
         });
+        let timetable = table.read("timetable", errors, |value| timetable(value, matcher.as_ref()));
         let (name, class) = (name?, class?);
         Some(Template {
             count: count.unwrap_or(1),
@@ -116,6 +118,7 @@ impl<'a> Tenants<'a> {
                 team: Team {
                     together: together.unwrap_or(false),
                     matching: matching.unwrap_or(false),
+                    timetable: timetable.unwrap_or(false),
                     parts: Vec::new(),
                 },
                 matcher,
@@ -321,6 +324,14 @@ fn matching(
     Err(refusal.to_owned())
 }
 
+/// Whether a VM is shown its slots: nothing in a container could use them.
+fn timetable(value: &DeValue, matcher: Option<&Match>) -> Result<bool, String> {
+    if value::truth(value)? && !matches!(matcher, Some(Match::Vm { .. })) {
+        return Err("is for VMs, whose kernels can use it; remove it, or write match.vm".to_owned());
+    }
+    value::truth(value)
+}
+
 /// The class with the keys that belong to it. `each` is what `cpus` makes of a share.
 fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) -> Option<Class> {
     let share = table.read("share", errors, |value| share(value, vcpus)).or(each);
@@ -329,8 +340,9 @@ fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) ->
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
     let weight = weight.unwrap_or(WEIGHT_DEFAULT);
     let name = class_name(table, errors)?;
-    let reserved = ["share", "cpus", "latency", "capped", "exclusive_cores", "together", "matching"]
-        .map(|key| (key, "reserved"));
+    let reserved =
+        ["share", "cpus", "latency", "capped", "exclusive_cores", "together", "matching", "timetable"]
+            .map(|key| (key, "reserved"));
     for (key, fits) in reserved.into_iter().chain([("weight", "shared")]) {
         if table.has(key) && fits != name {
             let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");

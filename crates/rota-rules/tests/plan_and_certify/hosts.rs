@@ -15,23 +15,25 @@ pub fn tenants(cpus: u32) -> impl Strategy<Value = Vec<Tenant>> {
     let affinity = prop::option::weighted(0.2, prop::collection::btree_set(0..cpus, 1..=cpus as usize));
     let exclusive = prop::bool::weighted(0.1);
     let together = prop::bool::weighted(0.15);
-    let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity, exclusive, together).prop_map(
-        |(share, latency_ns, capped, vcpus, affinity, exclusive_cores, together)| Tenant {
-            oversubscribe: true,
-            name: String::new(),
-            class: Class::Reserved(Reservation {
-                share: Share::from_fraction(share).expect("a share"),
-                latency_ns,
-                capped,
-            }),
-            vcpus,
-            affinity: affinity.map(CpuSet::from_iter),
-            pinned: false,
-            exclusive_cores,
-            team: Team { together, ..Team::default() },
-            matcher: None,
-        },
-    );
+    let timetable = prop::bool::weighted(0.03);
+    let tenant = (share, latency, any::<bool>(), 1..3_u32, affinity, exclusive, together, timetable)
+        .prop_map(|(share, latency_ns, capped, vcpus, affinity, exclusive_cores, together, timetable)| {
+            Tenant {
+                oversubscribe: true,
+                name: String::new(),
+                class: Class::Reserved(Reservation {
+                    share: Share::from_fraction(share).expect("a share"),
+                    latency_ns,
+                    capped,
+                }),
+                vcpus,
+                affinity: affinity.map(CpuSet::from_iter),
+                pinned: false,
+                exclusive_cores,
+                team: Team { together, timetable, ..Team::default() },
+                matcher: None,
+            }
+        });
     prop::collection::vec(tenant, 1..=3 * cpus as usize)
 }
 

@@ -275,3 +275,30 @@ fn the_thesis_host_has_a_small_table() {
         assert!(bytes.len() < 64 << 10, "{latency_ms} ms: {} bytes", bytes.len());
     }
 }
+
+/// A VM that is shown its slots has them when it was told, and its neighbours cannot go first as they wake.
+#[test]
+fn slots_that_a_guest_is_shown_are_walls() {
+    let windows = |timetable: bool| {
+        let mut model = two_on_a_cpu();
+        model.tenants[0].team.timetable = timetable;
+        let plan = plan(&model, &Options::default()).expect("there is room");
+        let bytes = encode(&source(&plan, &[0, 1], model.host.costs)).expect("it can be encoded");
+        let table =
+            certify(bytes, &promises(&model, &[0, 1]), model.host.costs).expect("it keeps its promises");
+        let flags: Vec<u32> = table.view().cpus().map(|cpu| cpu.record.flags).collect();
+        assert!(!table.view().own_slots(0).is_empty());
+        flags.iter().any(|flags| flags & layout::CPU_WINDOWS != 0)
+    };
+    assert!(windows(false));
+    assert!(!windows(true));
+}
+
+/// Two tenants on one CPU.
+fn two_on_a_cpu() -> Model {
+    let text = "[host]\ncpus = \"0-1\"\nhousekeeping = \"0\"\n\
+                [[tenant]]\nname = \"t{i}\"\ncount = 2\nclass = \"reserved\"\n\
+                share = 0.4\nlatency = \"20ms\"\n";
+    let source = rota_model::config::Source { path: "rota.toml".to_owned(), text: text.to_owned() };
+    rota_model::config::parse_for(&[source], &rota_model::config::Machine::default()).expect("it is right")
+}

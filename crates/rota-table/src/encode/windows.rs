@@ -95,7 +95,7 @@ mod tests {
             reservation: Reservation { share: Share::ONE, latency_ns, capped: false },
             budget_ns,
             period_ns,
-            together: false,
+            walls: false,
         });
         TableSource { length_ns: 840, switch_ns: SWITCH_NS, cpus: cpus.collect(), vcpus: vcpus.collect() }
     }
@@ -144,7 +144,7 @@ mod tests {
     fn no_slots_may_come_together() {
         let slots = [(0, 100, 0), (100, 200, 1)];
         let mut source = source(&[&slots, &[(0, 100, 2)]], &[(80, 420, 840); 3]);
-        source.vcpus[1].together = true;
+        source.vcpus[1].walls = true;
         assert_eq!(opened(&source), (vec![false, true], vec![0, 0, 100]));
     }
 

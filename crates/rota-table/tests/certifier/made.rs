@@ -41,7 +41,14 @@ impl Made {
             let reservation = Reservation { share, latency_ns, capped: task.capped };
             let (budget_ns, period_ns) = (task.budget, task.period);
             let together = false;
-            made.source.vcpus.push(VcpuSource { tenant, index, reservation, budget_ns, period_ns, together });
+            made.source.vcpus.push(VcpuSource {
+                tenant,
+                index,
+                reservation,
+                budget_ns,
+                period_ns,
+                walls: together,
+            });
             made.promises.push(Promise { tenant, index, reservation, cpus, unshared: [].into(), together });
         }
         made
@@ -64,7 +71,7 @@ impl Made {
     /// The same with slots of a tenant's vCPUs that come together.
     pub fn with_together(mut self, tenant: u32) -> Made {
         for (vcpu, promise) in self.source.vcpus.iter_mut().zip(&mut self.promises) {
-            vcpu.together |= vcpu.tenant == tenant;
+            vcpu.walls |= vcpu.tenant == tenant;
             promise.together |= promise.tenant == tenant;
         }
         self

@@ -290,7 +290,7 @@ fn every_promise() {
             mutate("no core of its own", &|made| made.promises[vcpu].unshared = [].into());
             mutate("affinity", &|made| made.promises[vcpu].cpus = "0-9".parse().unwrap());
             mutate("together", &|made| made.promises[vcpu].together ^= true);
-            mutate("walls", &|made| made.source.vcpus[vcpu].together ^= true);
+            mutate("walls", &|made| made.source.vcpus[vcpu].walls ^= true);
             mutate("all together", &|made| {
                 let tenant = made.promises[vcpu].tenant;
                 made.promises.iter_mut().for_each(|promise| promise.together |= promise.tenant == tenant);

@@ -64,7 +64,7 @@ fn only_those_of_one_tenant_that_are_promised_it_are_together() {
 #[test]
 fn slots_that_come_together_are_walls() {
     let mut made = two().patient();
-    made.source.vcpus.iter_mut().for_each(|vcpu| vcpu.together = false);
+    made.source.vcpus.iter_mut().for_each(|vcpu| vcpu.walls = false);
     assert_eq!(made.in_windows(), 2);
     let violation = made.certify(&made.bytes()).unwrap_err();
     assert_eq!(violation, Violation::TogetherInWindows { vcpu: vcpu(1, 0), cpu: 0 });

@@ -47,6 +47,7 @@ fn why_slots_alone(plan: &Plan, model: &Model, why: SlotsAlone) -> String {
         SlotsAlone::Together(vcpu) => {
             format!("the slots of {} come together with others", vcpu_name(plan, model, vcpu))
         }
+        SlotsAlone::Shown(vcpu) => format!("{} is shown its slots", vcpu_name(plan, model, vcpu)),
         SlotsAlone::Many(count) => format!("{count} vCPUs, more than {WINDOW_VCPUS_MAX}"),
         SlotsAlone::Changes => "no time for more changes of task than slots make".to_owned(),
     }

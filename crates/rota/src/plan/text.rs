@@ -46,11 +46,12 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
 /// A line for each reason why CPUs go by their slots alone.
 fn by_slots(plan: &Plan, model: &Model) -> String {
     let switch_ns = model.host.costs.switch_ns;
-    let [mut migrated, mut together, mut crowded, mut busy] = [const { Vec::new() }; 4];
+    let [mut migrated, mut together, mut shown, mut crowded, mut busy] = [const { Vec::new() }; 5];
     for cpu in &plan.cpus {
         match slots_alone(plan, cpu, switch_ns) {
             Some(SlotsAlone::Migrates(_)) => migrated.push(cpu.cpu),
             Some(SlotsAlone::Together(_)) => together.push(cpu.cpu),
+            Some(SlotsAlone::Shown(_)) => shown.push(cpu.cpu),
             Some(SlotsAlone::Many(_)) => crowded.push(cpu.cpu),
             Some(SlotsAlone::Changes) => busy.push(cpu.cpu),
             None => {}
@@ -66,6 +67,7 @@ fn by_slots(plan: &Plan, model: &Model) -> String {
     };
     line(migrated, "a vCPU that migrates")
         + &line(together, "slots that come together with others")
+        + &line(shown, "slots that a guest is shown")
         + &line(crowded, &format!("more than {WINDOW_VCPUS_MAX} vCPUs"))
         + &line(busy, "no time for more changes of task than slots make")
 }
