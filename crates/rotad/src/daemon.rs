@@ -24,6 +24,7 @@ use rota_sched::{LetGo, Start};
 
 use crate::comeback::Comebacks;
 use crate::configuration::{Loaded, load, load_or_keep, parse, remarks};
+use crate::guests::Guests;
 use crate::installer::Installer;
 use crate::log::say;
 use crate::misses::Misses;
@@ -149,6 +150,7 @@ fn run_on<S: Installer>(
             say("stopped; the scheduler goes on for the grace time");
             return Ok(());
         }
+        session.guests.withdraw();
         session.scheduler.end().map_err(Failure::Failed)?;
         match ended {
             Ended::Stopped | Ended::Left => {
@@ -256,6 +258,7 @@ struct Session<'a, S> {
     driver: Driver,
     misses: Misses,
     discovery: Discovery,
+    guests: Guests,
     watch: sources::Watch,
     sources: Vec<Source>,
     offline: CpuSet,
@@ -299,6 +302,11 @@ impl<'a, S: Installer> Session<'a, S> {
                 model.host.housekeeping.to_string()
             }
         ));
+        let mut guests = Guests::new(options.socket.with_file_name("guests"));
+        guests.prepare(&model);
+        if matches!(start, Start::Anew { .. }) {
+            guests.withdraw();
+        }
         let driver = match start {
             Start::Anew { .. } => Driver::new(now_ns(), model, &Job::ALL),
             Start::TakenOver(found) => Driver::found(now_ns(), model, found, &Job::ALL),
@@ -312,6 +320,7 @@ impl<'a, S: Installer> Session<'a, S> {
             driver,
             misses: Misses::default(),
             discovery,
+            guests,
             watch,
             sources,
             offline,
@@ -430,7 +439,11 @@ impl<'a, S: Installer> Session<'a, S> {
                 or_say("the scheduler does not take a change", self.scheduler.change(&change));
             }
             Action::Install(table) => {
+                let shown = Guests::shown(self.driver.model(), |name| self.driver.number_of(name), &table);
                 let outcome = self.scheduler.install(table);
+                if let Ok(installed) = &outcome {
+                    self.guests.publish(installed, shown);
+                }
                 self.driver.installed(now_ns(), outcome);
             }
             Action::Say(line) => say(&line),
@@ -439,7 +452,10 @@ impl<'a, S: Installer> Session<'a, S> {
 
     fn do_chore(&mut self, chore: Chore) {
         match chore {
-            Chore::Count => self.count(),
+            Chore::Count => {
+                self.count();
+                self.guests.follow_clock();
+            }
             Chore::CountMisses => self.count_misses(),
             Chore::LookAgain => {
                 or_say("waiting threads are not looked at again", self.scheduler.look_again())
@@ -535,6 +551,7 @@ impl<'a, S: Installer> Session<'a, S> {
         self.do_what_is_due();
         let is_taken = *self.driver.model() == model;
         if is_taken {
+            self.guests.prepare(self.driver.model());
             let is_new = |(pod, reason): &(&String, &String)| self.refused.get(*pod) != Some(*reason);
             refused.iter().filter(is_new).for_each(|(pod, reason)| say(&format!("{pod}: {reason}")));
             (self.sources, self.offline, self.pods, self.refused) =

@@ -3,7 +3,7 @@
 //! `daemon` carries out what the rules say. `sources` and `configuration` read what it is told; `server` answers
 //! `rota status`, and `metrics` Prometheus, at a `socket`. `pods` hears of Kubernetes' pods. `service` tells systemd
 //! how it goes.
-//! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both.
+//! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both. `guests` has timetables for VMs.
 //! `preview` says what the daemon would do, and does nothing.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, promises are kept until the next
@@ -13,6 +13,7 @@ mod comeback;
 mod configuration;
 mod daemon;
 mod down;
+mod guests;
 mod installer;
 mod log;
 pub mod metrics;
