@@ -17,11 +17,12 @@ mod shared;
 
 pub use account::{Cause, CpuAccount, QueueAccount};
 pub use kernel::{Kernel, Memory};
-pub use object::Loaded;
+pub use object::{Loaded, memory::Shared};
 pub use pins::{BPF_FS, NoPins, Pins};
+pub use placement::cpu_view;
 pub use profile::{Profile, Spent};
 pub use scheduler::{
     Found, FoundTenant, Installed, LetGo, Options, Published, SYSTEM, Scheduler, Start, TenantKind,
     TenantSpec,
 };
-pub use shared::{RING, Settings};
+pub use shared::{CpuView, NEVER, NR_BUFFERS, RING, Settings};

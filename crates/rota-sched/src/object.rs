@@ -1,6 +1,6 @@
 //! The BPF object: opened with its sizes set, loaded, attached, pinned; its maps and programs by name.
 
-mod memory;
+pub mod memory;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -55,7 +55,8 @@ impl Placement {
     }
 }
 
-fn cpu_view(header: &layout::Header, cpu: &layout::Cpu) -> CpuView {
+/// One CPU's part of a table, as the look-up in the kernel takes it.
+pub fn cpu_view(header: &layout::Header, cpu: &layout::Cpu) -> CpuView {
     let place = |section: u32, first: u32, size: usize| section + first * size as u32;
     CpuView {
         slices: place(header.slices_offset, cpu.first_slice, size_of::<layout::Slice>()),

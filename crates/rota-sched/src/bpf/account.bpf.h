@@ -13,6 +13,7 @@
 #define ROTA_ACCOUNT_BPF_H
 
 #include "shares.bpf.h"
+#include "state.bpf.h"
 #include "table.bpf.h"
 
 /* Whether more threads of the queue would run than do. */

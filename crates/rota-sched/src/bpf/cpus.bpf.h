@@ -15,6 +15,7 @@
 #ifndef ROTA_CPUS_BPF_H
 #define ROTA_CPUS_BPF_H
 
+#include "state.bpf.h"
 #include "table.bpf.h"
 
 /* Whether one tenant has the CPU's core to itself in the table of a buffer. */
@@ -56,12 +57,6 @@ static __always_inline u32 open_cpu(struct task_struct *p)
 static __always_inline bool is_housekeeping(u32 cpu)
 {
 	return cpu < ROTA_TABLE_CPUS_MAX && (settings.housekeeping[cpu / 64] & (1ULL << (cpu % 64)));
-}
-
-/* Whether the task has to stay on its CPU for a moment. While a BPF program runs, this holds its own task once more. */
-static __always_inline bool is_held(struct task_struct *p)
-{
-	return p->migration_disabled > (p == bpf_get_current_task_btf());
 }
 
 static __always_inline bool is_restricted(struct task_struct *p)

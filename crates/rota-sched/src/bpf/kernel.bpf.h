@@ -310,6 +310,12 @@ static __always_inline bool scx_reenqueue_local(void)
 	return true;
 }
 
+/* Whether the task has to stay on its CPU for a moment. While a BPF program runs, this holds its own task once more. */
+static __always_inline bool is_held(struct task_struct *p)
+{
+	return p->migration_disabled > (p == bpf_get_current_task_btf());
+}
+
 /* Whether the kernel's mask of idle CPUs has the CPU, and nobody has picked it. */
 static __always_inline bool scx_cpu_idles(u32 cpu)
 {

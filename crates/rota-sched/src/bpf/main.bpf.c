@@ -5,7 +5,8 @@
  *   what is given      kernel.bpf.h    the kernel's types and calls that are used
  *                      shared.h        what crosses to the loader: map values, counters, constants
  *                      state.bpf.h     what is remembered per CPU, queue and task
- *   the table          table.bpf.h     which vCPU owns a CPU now
+ *   the table          buffers.bpf.h   where tables lie
+ *                      table.bpf.h     which vCPU owns a CPU now
  *                      homes.bpf.h     on which CPUs a vCPU has slots
  *                      slot.bpf.h      the slot in force on a CPU, and its timer
  *                      switch.bpf.h    from one slot to the next
@@ -52,6 +53,7 @@
  */
 #include "kernel.bpf.h"
 #include "shared.h"
+#include "buffers.bpf.h"
 #include "state.bpf.h"
 #include "table.bpf.h"
 #include "kick.bpf.h"

@@ -6,6 +6,7 @@
 #define ROTA_SLOT_BPF_H
 
 #include "handover.bpf.h"
+#include "state.bpf.h"
 #include "table.bpf.h"
 
 /* Two tables within one slot of the older one cannot be: the change-over ends every slot (see table_look_up). */

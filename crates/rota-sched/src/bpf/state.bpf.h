@@ -8,8 +8,7 @@
 #ifndef ROTA_STATE_BPF_H
 #define ROTA_STATE_BPF_H
 
-#include "kernel.bpf.h"
-#include "shared.h"
+#include "buffers.bpf.h"
 
 const volatile struct rota_settings settings SEC(".rodata.settings");
 
@@ -404,22 +403,6 @@ _Static_assert(__builtin_offsetof(struct fair_domain, v_before) == __builtin_off
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ROTA_NR_BUFFERS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, sizeof(u32));
-	__uint(value_size, ROTA_TABLE_ALIGN); /* set to table_bytes by the loader */
-} tables SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, ROTA_NR_BUFFERS); /* times nr_host_cpus, set by the loader */
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, u32);
-	__type(value, struct rota_cpu_view);
-} views SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct cpu_ctx);
@@ -535,17 +518,6 @@ static __always_inline struct rota_tenant *tenant_of(u32 tenant)
 static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
 {
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
-
-/* Times of CLOCK_MONOTONIC: they do not wrap, and ROTA_NEVER is the last of them. */
-static __always_inline u64 max_time(u64 a, u64 b)
-{
-	return a < b ? b : a;
-}
-
-static __always_inline u64 min_time(u64 a, u64 b)
-{
-	return a < b ? a : b;
 }
 
 #endif /* ROTA_STATE_BPF_H */

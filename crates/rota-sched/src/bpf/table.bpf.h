@@ -4,11 +4,13 @@
  *
  * Which table is in force is a function of time alone: the published table with the latest from_ns that has come. So
  * all CPUs change over at the same instant without a word between them, and none can see two tables in one round.
+ *
+ * Who includes this has said before what `live` is, with the tables that are published, and nr_host_cpus, table_bytes.
  */
 #ifndef ROTA_TABLE_BPF_H
 #define ROTA_TABLE_BPF_H
 
-#include "state.bpf.h"
+#include "buffers.bpf.h"
 
 struct owner {
 	u32 vcpu;   /* index into the table's vCPU records; ROTA_NONE: nobody */
