@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{
-    advise, check, doctor as doctor_command, down, farm, fit, lab, load, pages, plan as plan_command,
+    advise, check, doctor as doctor_command, down, farm, fit, guest, lab, load, pages, plan as plan_command,
     profile, record, sim as sim_command, status, top as top_command, up,
 };
 
@@ -49,6 +49,7 @@ enum Command {
     Load(load::Arguments),
     Sim(sim_command::Arguments),
     Farm(farm::Arguments),
+    Guest(guest::Arguments),
     Record(record::Arguments),
     Lab(lab::Arguments),
     Demo(lab::Demo),
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(&arguments),
         Command::Sim(arguments) => sim_command::run(&arguments),
         Command::Farm(arguments) => farm::run(&arguments),
+        Command::Guest(arguments) => guest::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
         Command::Lab(arguments) => lab::run(&arguments),
         Command::Demo(arguments) => lab::demo(&arguments),

@@ -7,6 +7,7 @@ pub mod down;
 pub mod farm;
 mod files;
 pub mod fit;
+pub mod guest;
 pub mod lab;
 pub mod load;
 pub mod pages;

@@ -1,0 +1,61 @@
+//! The Rust mirror of `src/bpf/live.h`, which says what each field means.
+
+use bytemuck::{Pod, Zeroable};
+use rota_sched::NR_BUFFERS;
+
+/// `GUEST_CPUS_MAX`: CPU numbers are below this.
+pub const CPUS_MAX: usize = 1024;
+
+/// `struct guest_settings`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Settings {
+    pub nr_cpus: u32,
+    pub table_bytes: u32,
+    pub online: [u64; CPUS_MAX / 64],
+}
+
+/// `struct rota_table_ref`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct TableRef {
+    pub from_ns: u64,
+    pub generation: u64,
+}
+
+/// `struct guest_live`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+pub struct Live {
+    pub tables: [TableRef; NR_BUFFERS],
+    pub offset_ns: i64,
+    pub stolen: [u32; CPUS_MAX],
+}
+
+/// `struct guest_account`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct Account {
+    /// Slot ends before which the running thread had left, or no thread was there.
+    pub left: u64,
+    /// Slot ends at which a thread still ran that could have been moved.
+    pub caught: u64,
+    /// Threads that began to run on a CPU that was stopped, or about to be.
+    pub strays: u64,
+    /// Threads that went elsewhere since their own CPU was stopped, or about to be.
+    pub moved: u64,
+    /// Threads that came back to their own CPU.
+    pub back: u64,
+    /// Times that slots began late too often, and the timetable was not believed for a while.
+    pub distrusted: u64,
+}
+
+/// What `struct rota_exit` has before the reason, and the lengths of its texts.
+pub const EXIT_HEAD: usize = 16;
+/// See [`EXIT_HEAD`].
+pub const EXIT_REASON: usize = 128;
+/// See [`EXIT_HEAD`].
+pub const EXIT_MSG: usize = 512;
+
+const _: () =
+    assert!(size_of::<Settings>() == 136 && size_of::<Live>() == 4136 && size_of::<Account>() == 48);
