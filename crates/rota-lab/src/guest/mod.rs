@@ -16,6 +16,7 @@ mod process;
 pub mod realtime;
 mod run;
 pub mod spin;
+pub mod taken;
 mod tenant;
 pub mod vm;
 

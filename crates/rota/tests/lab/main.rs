@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
 mod adversary;
+mod aware;
 mod calls;
 mod churn;
 mod crowd;

@@ -1,0 +1,44 @@
+//! A guest that knows its timetable: its threads leave a CPU before that is taken away. Real-time threads that follow
+//! the timetable stand in for the host.
+
+use rota_lab::scenario::result::Work;
+
+use crate::guest::{Guest, NEWEST, Results, script};
+
+/// CPU 1 has half of the time, 5 ms at a stretch; CPU 0 has all of it.
+const TIMETABLE: &str =
+    "rota-timetable 1\ngeneration 1\nfrom 0\nclock own\nvcpu 1 of 10270260: 0-5135130\nend\n";
+
+/// What `rota guest` says at its end: slot ends before which threads had left, and those at which one still ran.
+fn slot_ends(results: &Results) -> [u64; 2] {
+    let said = results.text("guest.txt");
+    ["left in time ", "ran on "].map(|name| {
+        let number = said.split_once(name).unwrap().1.split([',', ';']).next().unwrap();
+        number.parse().unwrap()
+    })
+}
+
+#[test]
+#[ignore = "boots a guest"]
+fn threads_leave_a_cpu_before_it_is_taken_on_the_newest_kernel() {
+    leaves(NEWEST);
+}
+
+fn leaves(kernel: &'static str) {
+    let guest = Guest::exact_on(kernel, 2).own("rota-taken").own("rota-parallel").own("rota-spin");
+    let results = guest.file("/lab/timetable", TIMETABLE).run("", &script!("aware.sh"));
+    let [left, caught] = slot_ends(&results);
+    println!("{left} times left in time, {caught} times not: {}", results.text("guest.txt").trim_end());
+    for program in ["barrier", "spin"] {
+        let [without, with] =
+            ["without", "with"].map(|how| results.json::<Work>(&format!("{program}-{how}")).rounds);
+        println!("{program}: {without} rounds without, {with} with");
+        assert!(without > 0 && with * 100 >= without * 95, "{program}: {without} {with}");
+    }
+    assert!(left >= 100 && left >= 9 * caught, "left {left}, caught {caught}");
+    let refused = results.text("refused.log");
+    assert!(
+        refused.contains("/lab/bad: line 5: \"0_5\" is no slot; write its start and end in ns"),
+        "{refused}"
+    );
+}
