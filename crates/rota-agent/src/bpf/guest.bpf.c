@@ -215,6 +215,11 @@ void STRUCT_OPS(guest_dispatch, s32 cpu, struct task_struct *prev)
 	if (!v)
 		return;
 	stops = !runs_until(cpu);
+	if (stops && prev && prev->scx.flags & SCX_TASK_QUEUED && !stays(prev) && refuge(prev, cpu) >= 0) {
+		/* It leaves first, through enqueue; those that wait have less time to lose. */
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
 	if (stops)
 		leave(cpu, v);
 	if (scx_move_to_local(cpu)) {
@@ -222,7 +227,7 @@ void STRUCT_OPS(guest_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
-		if (v->recalls < 0 && (!stops || stays(prev) || refuge(prev, cpu) < 0))
+		if (v->recalls < 0)
 			scx_set_slice(prev, slice_of(v));
 	} else if (!stops && is_there(cpu)) {
 		fetch(cpu);
