@@ -453,3 +453,39 @@ fn without_counters_vcpus_change_places_at_random_and_the_status_says_why() {
     daemon.wait("the tenant, served", |status| tenant(status, "web").state == State::Served);
     daemon.stop().unwrap();
 }
+
+#[test]
+fn a_vm_is_shown_its_slots_while_they_hold() {
+    let config = |share: &str| {
+        web(0.2)
+            .replace("share = 0.2", share)
+            .replace("{ cgroup = \"machine.slice/web\" }", "{ vm = \"qemu:web\" }\ntimetable = true")
+    };
+    let daemon = Running::start_at(&config("share = 0.2"), |folder| {
+        let process = folder.join("proc/20");
+        fs::create_dir_all(&process).unwrap();
+        fs::create_dir(folder.join("cgroup/machine.slice/web")).unwrap();
+        fs::write(process.join("cmdline"), "qemu-kvm\0-name\0web\0").unwrap();
+        fs::write(process.join("cgroup"), "0::/machine.slice/web\n").unwrap();
+        fs::write(process.join("status"), "Uid:\t0\t0\t0\t0\nNSpid:\t20\n").unwrap();
+        std::os::unix::fs::symlink("/usr/bin/qemu-kvm", process.join("exe")).unwrap();
+        // What a daemon has left whose scheduler has ended.
+        fs::create_dir_all(folder.join("guests/web")).unwrap();
+        fs::write(folder.join("guests/web/timetable"), "old").unwrap();
+    });
+    let file = daemon.path("guests/web/timetable");
+    let shown = || fs::read_to_string(&file).unwrap().parse::<rota_table::Timetable>().unwrap();
+    let served = |promised: f64| {
+        move |status: &Status| tenant(status, "web").promised.is_some_and(|now| (now - promised).abs() < 1e-6)
+    };
+    let first = daemon.wait("the VM, served", served(0.4));
+    assert_eq!((shown().vcpus.len(), shown().generation), (2, first.generation));
+    fs::write(daemon.path("etc/rota.toml"), config("share = 0.3")).unwrap();
+    let second = daemon.wait("the new promise", served(0.6));
+    assert_eq!(shown().generation, second.generation);
+    assert!(second.generation > first.generation);
+    let Running { folder: _kept, stop, daemon, .. } = daemon;
+    drop(stop);
+    daemon.join().unwrap().unwrap();
+    assert!(!file.exists() && file.parent().unwrap().is_dir(), "no table is in force any more");
+}
