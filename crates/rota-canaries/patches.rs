@@ -70,7 +70,7 @@ pub static PATCHES: [Patch; 11] = [
         name: "swap",
         about: "a vCPU that has woken goes before others as if these claimed nothing",
         file: "windows.bpf.h",
-        text: ": claims_by(w, until, c->windows.waiting >> j & 1, now);\n",
+        text: ": claims_by(c, j, until, now);\n",
         spoilt: ": 0;\n",
     },
     Patch {

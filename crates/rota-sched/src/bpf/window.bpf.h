@@ -22,9 +22,9 @@
  *
  * Who interrupts pays. B, the table's window_ns, has room for the changes of task that there are if all vCPUs always
  * want to run. A vCPU that wakes as another one has its turn pays for that decision, and for the change back if it
- * interrupts. A part of its budget may go for that in a window; then it waits for its turn, however often it wakes. What
- * nobody has claimed it may interrupt then too, and pays no more for that: else a vCPU that sleeps for moments only would
- * have nothing left.
+ * interrupts. A part of its budget may go for that in a window; then it waits for its turn, however often it wakes.
+ * What nobody has claimed it may interrupt then too, and pays no more for that: else a vCPU that sleeps for moments
+ * only would have nothing left.
  *
  * What another class, interrupts or the hypervisor take is lost to the vCPUs that would have been served meanwhile: it
  * is taken from their budgets (charge_lost, forfeit). So no other vCPU's window is shortened by it.
