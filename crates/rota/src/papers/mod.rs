@@ -3,6 +3,7 @@
 
 mod fairness;
 mod interference;
+mod oversubscription;
 mod page;
 mod scalability;
 mod slowdown;
@@ -51,6 +52,11 @@ pub const FIGURES: &[&Figure] = &[
     &interference::LARGER_GUESTS,
     &scalability::WORKED_EXAMPLE,
     &scalability::FORK_JOIN,
+    &oversubscription::BLOCKED,
+    &oversubscription::ELASTIC,
+    &oversubscription::SERVED,
+    &oversubscription::LOCKED,
+    &oversubscription::LOOKED,
     &thesis::OVERHEADS,
     &thesis::INTRINSIC_LATENCY,
     &thesis::PING,

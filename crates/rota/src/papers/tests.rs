@@ -253,3 +253,30 @@ fn strategies_take_interference_away() {
     }
     assert!(with("measured", 30) < 0.9 * with("random", 30), "{mitigated:?}");
 }
+
+/// Huang et al., figures 13 and 14: threads that wait busily for each other, four for each CPU, take many times as long
+/// under Linux. The look for such threads brings that close to eight threads.
+#[test]
+fn threads_that_wait_busily_give_way() {
+    for (name, setting, most) in [
+        ("002-fig13", "lock, whoever looks first, 32", 1.1),
+        ("002-fig13", "lock, in the order of asking, 32", 3.0),
+        ("002-fig14", "volrend, a flag after each image, 32", 1.5),
+    ] {
+        let tables = tables(name, 4);
+        let of = |policy| {
+            let is_it = |row: &&Row| row.setting.starts_with(setting) && row.policy == policy;
+            tables[0].rows.iter().find(is_it).unwrap_or_else(|| panic!("no {setting}, {policy}")).ours
+        };
+        let (ours, without) = (of("Rota"), of("EEVDF"));
+        assert!(ours < most && ours < 0.8 * without, "{setting}: {:?}", tables[0]);
+    }
+}
+
+/// Figure 9: where threads sleep as they wait, four for each CPU take no longer than the paper's largest slowdown.
+#[test]
+fn threads_that_sleep_may_be_more_than_cpus() {
+    let tables = tables("002-fig9", 8);
+    let worst = tables[0].rows.iter().filter(|row| row.setting == "the worst");
+    assert!(worst.clone().count() == 4 && worst.clone().all(|row| row.ours < 1.17), "{:?}", tables[0]);
+}
