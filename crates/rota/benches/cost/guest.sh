@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The same load under the FIFO and under each build of Rota: in each of four cgroups a pair of processes that pass a byte
-# to and fro, and in two more a loop. The kernel counts what each BPF operation costs.
+# The same load under the FIFO and under each build of Rota: in each of four cgroups a pair of processes that pass a
+# byte to and fro, and in two more a loop. The kernel counts what each BPF operation costs.
 set -e
 cd /tmp
 sysctl -q -w kernel.bpf_stats_enabled=1

@@ -1,8 +1,8 @@
 //! How many instructions each of Rota's operations takes in the kernel, beside a minimal FIFO and other builds of Rota,
 //! in one guest and under one load.
 //!
-//! `cargo build --release -p rota-lab && cargo bench -p rota --bench cost [-- KERNEL [PROGRAM ...]]`, where each PROGRAM
-//! is another build's `rota`. The guest's time counts instructions, so a run repeats. It has one CPU: of two that take
+//! `cargo build --release -p rota-lab && cargo bench -p rota --bench cost [-- KERNEL [PROGRAM ...]]`; each PROGRAM is
+//! another build's `rota`. The guest's time counts instructions, so a run repeats. It has one CPU: of two that take
 //! turns each one's instructions would be the other's time.
 
 use std::collections::BTreeMap;
