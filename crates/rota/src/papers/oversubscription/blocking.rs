@@ -102,10 +102,8 @@ pub const BLOCKED: Figure = Figure {
         "The simulator charges a change of task, a migration and cold caches, and nothing for locks of run queues and \
          futexes, for which wakers of many threads wait in Linux. So CFS loses less here than was published. What \
          virtual blocking would save on real kernels is in docs/TRIED.md.",
-        "Rota loses up to 9 % where rounds are long and the waiting is long too (lu_cb, radix), and CFS nothing: it has \
-         no balancing of its own between two wake-ups, and a CPU may have five of the threads for a round.",
-        "Threads change CPUs more often than under CFS: a CPU that runs out of threads takes one that waits at \
-         another. CFS lets it idle until the next balancing.",
+        "Rota loses up to 9 % where a thread is seldom held up and long (lu_cb, radix), and CFS nothing. Under Rota threads \
+         change CPUs 1.6 to 4 times as often as under CFS. The cause of either is not known.",
     ],
     study: blocked,
 };
