@@ -89,21 +89,21 @@ fn blocked(study: &Study) -> Result<Vec<Table>> {
 pub const BLOCKED: Figure = Figure {
     name: "002-fig9",
     title: "programs with four times as many threads as CPUs, which sleep as they wait",
-    source: "Huang et al., HPDC 2021, figures 1 and 9, table 1 and section 4.2; the text gives the slowdown of Linux, \
-        5.5 to 56.7 %, and the largest with virtual blocking, 17 %",
+    source: "Huang et al., HPDC 2021, figures 1 and 9, table 1 and section 4.2; the text gives the slowdown of \
+        Linux, 5.5 to 56.7 %, and the largest with virtual blocking, 17 %",
     setting: &[
-        "There: programs of PARSEC, SPLASH-2 and NPB with 8 and 32 threads on 8 cores, of 27 those that suffer. Here: \
-         stand-ins with the utilisation of table 1, whose divisible work is divided among the threads. They have the \
-         CPUs to themselves.",
+        "There: programs of PARSEC, SPLASH-2 and NPB with 8 and 32 threads on 8 cores, of 27 those that suffer. \
+         Here: stand-ins with the utilisation of table 1, whose divisible work is divided among the threads. \
+         They have the CPUs to themselves.",
         "CFS is the paper's kernel. Rota has no virtual blocking: threads sleep. With \"off\" no thread that waits \
          busily gives way, which changes nothing here.",
     ],
     differs: &[
-        "The simulator charges a change of task, a migration and cold caches, and nothing for locks of run queues and \
-         futexes, for which wakers of many threads wait in Linux. So CFS loses less here than was published. What \
-         virtual blocking would save on real kernels is in docs/TRIED.md.",
-        "Rota loses up to 9 % where a thread is seldom held up and long (lu_cb, radix), and CFS nothing. Under Rota threads \
-         change CPUs 1.6 to 4 times as often as under CFS. The cause of either is not known.",
+        "The simulator charges a change of task, a migration and cold caches, and nothing for locks of run \
+         queues and futexes, for which wakers of many threads wait in Linux. So CFS loses less here than was \
+         published. What virtual blocking would save on real kernels is in docs/TRIED.md.",
+        "Rota loses up to 9 % where a thread is seldom held up and long (lu_cb, radix), and CFS nothing. Under \
+         Rota threads change CPUs 1.6 to 4 times as often as under CFS. The cause of either is not known.",
     ],
     study: blocked,
 };
@@ -141,16 +141,16 @@ fn elastic(study: &Study) -> Result<Vec<Table>> {
 pub const ELASTIC: Figure = Figure {
     name: "002-fig11",
     title: "a program of 32 threads on 2 to 32 CPUs",
-    source: "Huang et al., HPDC 2021, figure 11 and section 4.2; the text gives that ep with 32 threads gains 51 % over 8 \
-        threads, in a container that has 2 to 32 cores while it runs",
+    source: "Huang et al., HPDC 2021, figure 11 and section 4.2; the text gives that ep with 32 threads gains 51 \
+        % over 8 threads, in a container that has 2 to 32 cores while it runs",
     setting: &[
-        "There: five programs of 32 and of 8 threads. Here: stand-ins for four programs, each number of CPUs through a \
-         whole run, and also as many threads as CPUs.",
+        "There: five programs of 32 and of 8 threads. Here: stand-ins for four programs, each number of CPUs \
+         through a whole run, and also as many threads as CPUs.",
     ],
     differs: &[
         "ep has no stand-in. How well a stand-in scales is its parallelism, which was measured with 8 threads.",
-        "What 32 threads lose where there are fewer CPUs is the changes of task: most for facesim, which synchronises \
-         every 0.16 ms. No scheduler loses more than another.",
+        "What 32 threads lose where there are fewer CPUs is the changes of task: most for facesim, which \
+         synchronises every 0.16 ms. No scheduler loses more than another.",
     ],
     study: elastic,
 };

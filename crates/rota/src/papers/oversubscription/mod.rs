@@ -1,5 +1,5 @@
-//! Huang et al., *Towards exploiting CPU elasticity via efficient thread oversubscription*, HPDC 2021: programs with more
-//! threads than CPUs. Its tables 2 and 3, on what a detector finds, are of real processors: the lab has their like
+//! Huang et al., *Towards exploiting CPU elasticity via efficient thread oversubscription*, HPDC 2021: programs with
+//! more threads than CPUs. Its tables 2 and 3, on what a detector finds, are of real processors: the lab has their like
 //! (docs/OVERSUBSCRIPTION.md).
 
 mod blocking;

@@ -88,16 +88,17 @@ fn served(study: &Study) -> Result<Vec<Table>> {
 pub const SERVED: Figure = Figure {
     name: "002-fig12",
     title: "a server like memcached with more workers than CPUs",
-    source: "Huang et al., HPDC 2021, figure 12 and section 4.2; the text gives 8 times the 95th and 99th percentile in \
-        Linux with 16 workers on 4 cores, and 92 % and 60 % less with virtual blocking",
+    source: "Huang et al., HPDC 2021, figure 12 and section 4.2; the text gives 8 times the 95th and 99th \
+        percentile in Linux with 16 workers on 4 cores, and 92 % and 60 % less with virtual blocking",
     setting: &[
-        "There: memcached with 4 or 16 workers on 4, 8 and 16 cores, under mutilate. Here: requests of 20 us on average \
-         that come whatever the server does, on connections of any worker, and use 70 % of its CPUs.",
+        "There: memcached with 4 or 16 workers on 4, 8 and 16 cores, under mutilate. Here: requests of 20 us on \
+         average that come whatever the server does, on connections of any worker, and use 70 % of its CPUs.",
     ],
     differs: &[
-        "No scheduler has a longer tail with more workers here, on the contrary: each worker has connections of its own, \
-         and with four workers a request waits for its own one while other CPUs idle. What made the tail long there, \
-         locks of the kernel at many wake-ups and memcached's own lock, is not modelled. So there is nothing to win back.",
+        "No scheduler has a longer tail with more workers here, on the contrary: each worker has connections of \
+         its own, and with four workers a request waits for its own one while other CPUs idle. What made the \
+         tail long there, locks of the kernel at many wake-ups and memcached's own lock, is not modelled. So \
+         there is nothing to win back.",
     ],
     study: served,
 };

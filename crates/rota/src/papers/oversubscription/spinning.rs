@@ -69,20 +69,21 @@ fn locking(program: &str, more: &str) -> String {
 pub const LOCKED: Figure = Figure {
     name: "002-fig13",
     title: "spinlocks with four times as many threads as CPUs",
-    source: "Huang et al., HPDC 2021, figure 13 and section 4.3; the text has words for it: busy-waiting detection with \
-        32 threads comes close to Linux with 8, and Linux with 32 does not",
+    source: "Huang et al., HPDC 2021, figure 13 and section 4.3; the text has words for it: busy-waiting \
+        detection with 32 threads comes close to Linux with 8, and Linux with 32 does not",
     setting: &[
-        "There: a pipeline whose stages wait busily for each other, over ten spinlocks, 8 and 32 threads on 8 cores, in \
-         containers and VMs. Here: two kinds of lock, for the ten are either for whoever looks first (TTAS, pthread) or go \
-         round in an order (ticket, MCS, CLH, array); and one that looks for a while and sleeps.",
-        "A piece of work is 400 us without the lock and 20 us with it. Eight CPUs that waste nothing have the lock taken for \
-         four tenths of the time.",
+        "There: a pipeline whose stages wait busily for each other, over ten spinlocks, 8 and 32 threads on 8 \
+         cores, in containers and VMs. Here: two kinds of lock, for the ten are either for whoever looks first \
+         (TTAS, pthread) or go round in an order (ticket, MCS, CLH, array); and one that looks for a while and \
+         sleeps.",
+        "A piece of work is 400 us without the lock and 20 us with it. Eight CPUs that waste nothing have the \
+         lock taken for four tenths of the time.",
     ],
     differs: &[
-        "The simulator's detector finds and misses loops as often as the lab's does (docs/OVERSUBSCRIPTION.md). It \
-         knows no branch records, which the paper reads.",
-        "Locks in order need one certain thread next. Rota looks at each thread before it in line first: twice the time, \
-         where the paper has next to none more.",
+        "The simulator's detector finds and misses loops as often as the lab's does (docs/OVERSUBSCRIPTION.md). \
+         It knows no branch records, which the paper reads.",
+        "Locks in order need one certain thread next. Rota looks at each thread before it in line first: twice \
+         the time, where the paper has next to none more.",
         "No guests: a VM's own threads are not seen to spin. Pause-loop exits are in 000-fig4.5.",
     ],
     study: |study| {
@@ -111,12 +112,12 @@ fn flags(least: &str, most: &str) -> String {
 pub const LOOKED: Figure = Figure {
     name: "002-fig14",
     title: "programs that wait at flags of their own, with 8 to 32 threads on 8 CPUs",
-    source: "Huang et al., HPDC 2021, figure 14 and section 4.3; the text has words for it: with the detection they \
-        come close to 8 threads, and less so the more threads there are",
+    source: "Huang et al., HPDC 2021, figure 14 and section 4.3; the text has words for it: with the detection \
+        they come close to 8 threads, and less so the more threads there are",
     setting: &[
-        "There: lu of NPB and volrend of SPLASH-2, in containers and VMs. Here: threads that divide a round of work \
-         and look at a flag until all have done their part: a round of 0.1 ms on eight CPUs, as lu has many small \
-         steps, and one of 2 ms.",
+        "There: lu of NPB and volrend of SPLASH-2, in containers and VMs. Here: threads that divide a round of \
+         work and look at a flag until all have done their part: a round of 0.1 ms on eight CPUs, as lu has many \
+         small steps, and one of 2 ms.",
     ],
     differs: &["The rounds' lengths are assumed; the text does not give them."],
     study: |study| {
