@@ -1,7 +1,7 @@
 //! What is asked for: every vCPU with a reservation, and the CPUs that it may use.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rota_model::{CpuSet, Host, Reservation, Share, Tenant, TenantId};
 
@@ -18,7 +18,7 @@ pub(crate) struct Demand {
     pub reservation: Reservation,
     /// Places, in the list of CPUs that may carry reservations, of those that it may use, ascending; all of them if
     /// absent.
-    pub allowed: Option<Rc<[usize]>>,
+    pub allowed: Option<Arc<[usize]>>,
     /// Its tenant shares no cores.
     pub is_exclusive: bool,
     /// Its slots come together with those of the tenant's other vCPUs.
@@ -33,7 +33,7 @@ impl Demand {
 }
 
 /// The CPUs of a host that may carry reservations, and their places in a list.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// Ascending.
     pub cpus: Vec<u32>,
@@ -41,7 +41,7 @@ pub(crate) struct Places {
     exclusive: CpuSet,
     place: HashMap<u32, usize>,
     /// Tenants of one template have one affinity between them.
-    lists: HashMap<CpuSet, Option<Rc<[usize]>>>,
+    lists: HashMap<CpuSet, Option<Arc<[usize]>>>,
 }
 
 impl Places {
@@ -91,9 +91,9 @@ impl Places {
         Ok(())
     }
 
-    fn list(&mut self, cpus: CpuSet) -> Option<Rc<[usize]>> {
+    fn list(&mut self, cpus: CpuSet) -> Option<Arc<[usize]>> {
         if self.lists.len() > LISTS_MAX {
-            self.lists.retain(|_, list| list.as_ref().is_none_or(|list| Rc::strong_count(list) > 1));
+            self.lists.retain(|_, list| list.as_ref().is_none_or(|list| Arc::strong_count(list) > 1));
         }
         let place = &self.place;
         let places = |cpus: &CpuSet| Some(cpus.iter().map(|cpu| place[&cpu]).collect());

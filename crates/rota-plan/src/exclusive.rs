@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ptr;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rota_model::{CpuSet, Host, Model, TenantId};
 
@@ -110,7 +110,7 @@ fn cores_of_several(host: &Host, cpus: &[u32]) -> Vec<Vec<usize>> {
 }
 
 /// The cores of several CPUs that are all for tenants, by CPU.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Cores {
     /// The core of each CPU, if it has one of these.
     of: Vec<Option<usize>>,
@@ -191,12 +191,12 @@ impl CoreChoice<'_> {
     }
 
     /// What each demand may use then.
-    fn lists(&self, chosen: &[bool], is_final: bool) -> Vec<Rc<[usize]>> {
+    fn lists(&self, chosen: &[bool], is_final: bool) -> Vec<Arc<[usize]>> {
         let mut has_siblings = vec![false; self.cpus];
         self.cores.iter().flatten().for_each(|&cpu| has_siblings[cpu] = true);
         let for_tenant = |cpu: usize| chosen[cpu] || !is_final || !has_siblings[cpu];
         // Most demands share few lists.
-        let mut known: HashMap<(bool, Option<*const usize>), Rc<[usize]>> = HashMap::new();
+        let mut known: HashMap<(bool, Option<*const usize>), Arc<[usize]>> = HashMap::new();
         let mut list = |demand: &Demand| {
             let is_tenants = demand.tenant == self.tenant;
             let may_use = |cpu: &usize| if is_tenants { for_tenant(*cpu) } else { !chosen[*cpu] };

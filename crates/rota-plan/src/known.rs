@@ -1,7 +1,7 @@
 //! Timetables that have been made, so that equal CPUs are planned once.
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 use rota_model::Host;
@@ -21,10 +21,10 @@ const THREAD_LEAST: usize = 16;
 pub(crate) type Work = (Vec<Task>, Option<Joint>);
 
 /// The timetables of groups that have equal tasks and are divided equally. What comes out is the same as without it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Known {
     terms: Terms,
-    made: HashMap<Work, Result<Rc<Timetable>, Rc<[Task]>>>,
+    made: HashMap<Work, Result<Arc<Timetable>, Arc<[Task]>>>,
     /// When so many are known, those that are not in use are forgotten.
     full: usize,
 }
@@ -67,7 +67,7 @@ impl Known {
     /// # Errors
     ///
     /// The tasks with the budgets that they would need, if the CPUs have not that much to give.
-    pub fn timetable(&mut self, work: Work) -> Result<Rc<Timetable>, Rc<[Task]>> {
+    pub fn timetable(&mut self, work: Work) -> Result<Arc<Timetable>, Arc<[Task]>> {
         self.forget();
         self.made.entry(work).or_insert_with_key(|work| shared(make(work, &self.terms))).clone()
     }
@@ -75,7 +75,7 @@ impl Known {
     /// Forgets what is not in use, if too much is known.
     fn forget(&mut self) {
         if self.made.len() >= self.full {
-            self.made.retain(|_, made| made.as_ref().is_ok_and(|timetable| Rc::strong_count(timetable) > 1));
+            self.made.retain(|_, made| made.as_ref().is_ok_and(|timetable| Arc::strong_count(timetable) > 1));
             self.full = self.made.len() + UNUSED_MAX;
         }
     }
@@ -88,8 +88,8 @@ fn make((tasks, joint): &Work, terms: &Terms) -> Result<Timetable, Vec<Task>> {
     }
 }
 
-fn shared(made: Result<Timetable, Vec<Task>>) -> Result<Rc<Timetable>, Rc<[Task]>> {
-    made.map(Rc::new).map_err(Rc::from)
+fn shared(made: Result<Timetable, Vec<Task>>) -> Result<Arc<Timetable>, Arc<[Task]>> {
+    made.map(Arc::new).map_err(Arc::from)
 }
 
 /// The shortest slot that is worth a change of tasks, in ns.
@@ -124,7 +124,7 @@ mod tests {
             let prepared = many.made.get(&work).cloned();
             let made = many.timetable(work.clone());
             let is_same =
-                |prepared: &Rc<Timetable>| made.as_ref().is_ok_and(|made| Rc::ptr_eq(made, prepared));
+                |prepared: &Arc<Timetable>| made.as_ref().is_ok_and(|made| Arc::ptr_eq(made, prepared));
             assert!(
                 prepared.is_some_and(|prepared| prepared.as_ref().is_ok_and(is_same)),
                 "it is not forgotten"

@@ -1,8 +1,8 @@
 //! Who goes where and when: every vCPU on one CPU if that can be done, and as few as possible divided if not.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 use std::slice;
+use std::sync::Arc;
 
 use rota_model::{CpuPlace, Model, Placement, Reservation, Share, TenantId};
 
@@ -51,7 +51,7 @@ pub(crate) struct Layout {
     pub tasks: Vec<Task>,
     /// CPUs and vCPUs by groups that have nothing to do with each other, and the timetable of each group: none for a
     /// CPU that carries nothing or one whole vCPU.
-    pub groups: Vec<(Group, Option<Rc<Timetable>>)>,
+    pub groups: Vec<(Group, Option<Arc<Timetable>>)>,
 }
 
 impl Layout {
@@ -84,7 +84,7 @@ pub(crate) type Apart = (Vec<Demand>, Vec<(usize, usize)>);
 type Placed = (Vec<Task>, Vec<Group>);
 
 /// Groups that want more than their CPUs have, with the tasks that want it.
-type Overloads = Vec<(Group, Rc<[Task]>)>;
+type Overloads = Vec<(Group, Arc<[Task]>)>;
 
 impl Wanted<'_> {
     /// Every vCPU on one CPU, those of one tenant on different ones if that can be, or else divided. Where vCPUs are

@@ -122,7 +122,7 @@ pub(crate) fn note(
 }
 
 /// What is free on every CPU.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Room {
     capacity: u64,
     /// 0 on a CPU that takes nothing.

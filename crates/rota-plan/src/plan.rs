@@ -43,7 +43,7 @@ pub(crate) fn decide(
 }
 
 /// What there is to plan on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Ground {
     pub places: Places,
     pub cores: Cores,

@@ -22,7 +22,7 @@ use crate::{Infeasible, Options, Plan};
 /// is planned anew as [`plan`](crate::plan()) would. So whatever has a full plan is admitted. All is planned anew, too,
 /// if vCPUs of one tenant came to be on one CPU that a full plan keeps apart, or if vCPUs come whose slots come
 /// together. The same edits in the same order give the same plans.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Planner {
     /// Numbers that no tenant has are background tenants here, which have no reservations.
     model: Model,

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rota_model::{Model, Share};
 
@@ -56,7 +56,7 @@ pub(crate) struct Carried {
     /// In the order of the timetable's tasks; those that have come since are at the end.
     pub members: Vec<Member>,
     /// None if there are no members, or one that has its CPU to itself.
-    pub timetable: Option<Rc<Timetable>>,
+    pub timetable: Option<Arc<Timetable>>,
 }
 
 impl Carried {
@@ -77,7 +77,7 @@ impl Carried {
     /// Whether it has the very slots of another: the same timetable with the same owners.
     pub fn is_equal(&self, other: &Carried) -> bool {
         let is_same = match (&self.timetable, &other.timetable) {
-            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
         let owners = |of: &Carried| of.members.iter().map(|member| member.owner).collect::<Vec<Owner>>();
@@ -93,7 +93,7 @@ impl Carried {
 }
 
 /// A vCPU that is here.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Vcpu {
     pub demand: Demand,
     /// Its group's number.
@@ -101,7 +101,7 @@ pub(crate) struct Vcpu {
 }
 
 /// All CPUs that may carry reservations, and all vCPUs on them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Roster {
     capacity: u64,
     /// A group's number is the place of its first CPU; the numbers of its other CPUs stand for groups without CPUs.

@@ -80,7 +80,7 @@ impl Roster {
         if on_a == on_b {
             return Err(Unequal::SamePlace);
         }
-        let may_use = |allowed: &Option<std::rc::Rc<[usize]>>, cpus: &[usize]| {
+        let may_use = |allowed: &Option<std::sync::Arc<[usize]>>, cpus: &[usize]| {
             let has = |cpu: &usize| allowed.as_ref().is_none_or(|allowed| allowed.binary_search(cpu).is_ok());
             cpus.iter().all(has)
         };

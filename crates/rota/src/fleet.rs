@@ -2,12 +2,17 @@
 
 pub mod extender;
 
+use std::sync::LazyLock;
+
 use rota_model::config::{ConfigErrors, Source, parse};
 use rota_model::{Model, Topology};
 use rota_plan::{Edits, Options, Plan, Planner};
 use serde::Serialize;
 
 use crate::plan::{Diff, Table, names};
+
+/// Another machine than this one: what its file does not say is not known.
+static MACHINE: LazyLock<Topology> = LazyLock::new(Topology::default);
 
 /// What one host says.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -28,45 +33,61 @@ pub struct Answer {
     pub reason: Option<String>,
 }
 
-/// Asks a host whether it could take the tenants of another file beside its own.
-///
-/// # Errors
-/// If the host's file is wrong.
-pub fn ask(host: &Source, newcomers: &Source) -> Result<Answer, ConfigErrors> {
-    // Another machine than this one: what its file does not say is not known.
-    let machine = Topology::default();
-    let own = parse(std::slice::from_ref(host), &machine)?;
-    let free_cpus = free_cpus(&own);
-    let no = |reason: String| Answer {
-        host: host.path.clone(),
-        fits: false,
-        moved: Vec::new(),
-        changed_cpus: None,
-        free_cpus,
-        reason: Some(reason),
-    };
-    // What is wrong now is wrong with the newcomers, on this host: a CPU that it lacks, a name that it has.
-    let all = match parse(&[host.clone(), newcomers.clone()], &machine) {
-        Ok(all) => all,
-        Err(errors) => return Ok(no(errors.to_string())),
-    };
-    let options = Options { placement: own.host.placement };
-    let mut planner = match Planner::new(own, &options) {
-        Ok(planner) => planner,
-        Err(infeasible) => return Ok(no(format!("its own tenants have no room: {infeasible}"))),
-    };
-    planner.restock();
-    let before = planner.plan();
-    let present = planner.model().tenants.len();
-    let edits: Edits =
-        (0..).zip(&all.tenants).skip(present).map(|(id, tenant)| (id, Some(tenant.clone()))).collect();
-    let change = match planner.update(edits) {
-        Ok(change) => change,
-        Err(infeasible) => return Ok(no(infeasible.to_string())),
-    };
-    let moved = moved(&before, &planner.plan(), planner.model());
-    let changed_cpus = Some(change.cpus.to_string());
-    Ok(Answer { fits: true, moved, changed_cpus, reason: None, ..no(String::new()) })
+/// A host of a fleet with the plan that it has: planned once, however often it is asked.
+#[derive(Debug)]
+pub struct Host {
+    source: Source,
+    free_cpus: f64,
+    /// Or why its own tenants have no room.
+    planned: Result<(Planner, Plan), String>,
+}
+
+impl Host {
+    /// The host that a file describes.
+    ///
+    /// # Errors
+    /// If the file is wrong.
+    pub fn new(source: Source) -> Result<Host, ConfigErrors> {
+        let own = parse(std::slice::from_ref(&source), &MACHINE)?;
+        let free_cpus = free_cpus(&own);
+        let options = Options { placement: own.host.placement };
+        let planned = Planner::new(own, &options).map(|mut planner| {
+            planner.restock();
+            let plan = planner.plan();
+            (planner, plan)
+        });
+        let planned = planned.map_err(|infeasible| format!("its own tenants have no room: {infeasible}"));
+        Ok(Host { source, free_cpus, planned })
+    }
+
+    /// Asks it whether it could take the tenants of another file beside its own.
+    pub fn ask(&self, newcomers: &Source) -> Answer {
+        match self.admit(newcomers) {
+            Ok((moved, changed_cpus)) => {
+                Answer { fits: true, moved, changed_cpus, reason: None, ..self.no(None) }
+            }
+            Err(reason) => self.no(Some(reason)),
+        }
+    }
+
+    fn no(&self, reason: Option<String>) -> Answer {
+        let host = self.source.path.clone();
+        Answer { host, free_cpus: self.free_cpus, reason, ..Answer::default() }
+    }
+
+    /// What moves, and which CPUs have other slots; or why there is no room.
+    fn admit(&self, newcomers: &Source) -> Result<(Vec<String>, Option<String>), String> {
+        // What is wrong now is wrong with the newcomers, on this host: a CPU that it lacks, a name that it has.
+        let all = parse(&[self.source.clone(), newcomers.clone()], &MACHINE);
+        let all = all.map_err(|errors| errors.to_string())?;
+        let (planner, before) = self.planned.as_ref().map_err(String::clone)?;
+        let mut planner = planner.clone();
+        let present = planner.model().tenants.len();
+        let edits: Edits =
+            (0..).zip(&all.tenants).skip(present).map(|(id, tenant)| (id, Some(tenant.clone()))).collect();
+        let change = planner.update(edits).map_err(|infeasible| infeasible.to_string())?;
+        Ok((moved(before, &planner.plan(), planner.model()), Some(change.cpus.to_string())))
+    }
 }
 
 /// The vCPUs that are on other CPUs in the second plan. The model is the second one's, and has all of the first.
@@ -110,6 +131,10 @@ mod tests {
     /// A host of so many CPUs for tenants, with these.
     fn host(path: &str, cpus: u32, tenants: &[String]) -> Source {
         source(path, &format!("[host]\ncpus = \"0-{cpus}\"\nhousekeeping = \"0\"\n{}", tenants.concat()))
+    }
+
+    fn ask(host: &Source, newcomers: &Source) -> Result<Answer, ConfigErrors> {
+        Ok(Host::new(host.clone())?.ask(newcomers))
     }
 
     #[test]

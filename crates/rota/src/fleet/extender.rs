@@ -5,6 +5,7 @@
 //! tenant. A pod without any asks for nothing, and every node will do.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use rota_model::config::Source;
@@ -12,7 +13,7 @@ use rota_rules::pods;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, ask, rank};
+use super::{Answer, Host, rank};
 use crate::parallel;
 
 /// The highest score that an extender may give: `MaxExtenderPriority`.
@@ -23,8 +24,8 @@ pub trait Hosts: Sync {
     /// The host that a node is; nothing if no file describes it.
     ///
     /// # Errors
-    /// Its file cannot be read.
-    fn host(&self, node: &str) -> Result<Option<Source>>;
+    /// Its file cannot be read, or is wrong.
+    fn host(&self, node: &str) -> Result<Option<Arc<Host>>>;
 }
 
 /// `ExtenderArgs`. The names are as in `extender/v1`, or as they were before.
@@ -158,13 +159,11 @@ fn answer(hosts: &impl Hosts, node: &str, tenant: &Source) -> Result<Answer> {
         Ok(None) => return Ok(no(format!("no file of the fleet describes it: write {node}.toml"))),
         Err(error) => return Ok(no(format!("{error:#}"))),
     };
-    match ask(&host, tenant) {
+    let answer = host.ask(tenant);
+    match &answer.reason {
         // What is wrong with the annotations is wrong on every node.
-        Ok(Answer { reason: Some(reason), .. }) if reason.starts_with(&tenant.path) => {
-            Err(anyhow::anyhow!("{reason}"))
-        }
-        Ok(answer) => Ok(Answer { host: node.to_owned(), ..answer }),
-        Err(errors) => Ok(no(errors.to_string())),
+        Some(reason) if reason.starts_with(&tenant.path) => Err(anyhow::anyhow!("{reason}")),
+        _ => Ok(Answer { host: node.to_owned(), ..answer }),
     }
 }
 
@@ -192,7 +191,7 @@ mod tests {
     struct Fleet(BTreeMap<&'static str, u32>);
 
     impl Hosts for Fleet {
-        fn host(&self, node: &str) -> Result<Option<Source>> {
+        fn host(&self, node: &str) -> Result<Option<Arc<Host>>> {
             let tenants = |count: &u32| match count {
                 0 => String::new(),
                 count => format!(
@@ -201,7 +200,8 @@ mod tests {
                 ),
             };
             let text = |count| format!("[host]\ncpus = \"0-2\"\nhousekeeping = \"0\"\n{}", tenants(count));
-            Ok(self.0.get(node).map(|count| Source { path: node.to_owned(), text: text(count) }))
+            let source = |count| Source { path: node.to_owned(), text: text(count) };
+            self.0.get(node).map(|count| Ok(Arc::new(Host::new(source(count))?))).transpose()
         }
     }
 

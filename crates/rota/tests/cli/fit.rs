@@ -67,6 +67,13 @@ fn kubernetes_scheduler_is_answered() {
         assert_eq!(filtered["NodeNames"], serde_json::json!(["node-1"]), "{filtered}");
         assert!(filtered["FailedNodes"]["../rota"].is_string(), "{filtered}");
         assert_eq!(post(&stream, "/prioritize", pod)[0]["Score"], 10);
+        // Another tenant has all of the node from now on.
+        let own = fs::read_to_string(folder.path("rota.toml")).unwrap();
+        let full = own
+            + "[[tenant]]\nname = \"all\"\nclass = \"reserved\"\nlatency = \"20ms\"\nshare = 0.9\nvcpus = 64\n";
+        fs::write(folder.path("hosts/node-1.toml"), full).unwrap();
+        let filtered = post(&stream, "/filter", pod);
+        assert!(filtered["FailedNodes"]["node-1"].is_string(), "{filtered}");
     });
     server.kill().unwrap();
     server.wait().unwrap();

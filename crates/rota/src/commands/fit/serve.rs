@@ -1,15 +1,18 @@
 //! `rota fit --serve`: an extender of Kubernetes' scheduler, over HTTP.
 
+use std::collections::HashMap;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow};
-use rota_model::config::Source;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::super::{Failure, note};
 use super::read;
+use crate::fleet::Host;
 use crate::fleet::extender::{Hosts, filter, prioritize};
 
 /// A request has the nodes of a cluster, whole ones if the scheduler asks without a cache.
@@ -17,18 +20,43 @@ const REQUEST_MAX: u64 = 64 << 20;
 /// So many requests are answered at a time: a scheduler asks for one pod after the other.
 const WORKERS: usize = 4;
 
-/// Files, and folders with a file for each node.
-struct Files(Vec<PathBuf>);
+/// When a file was changed last, and how long it is.
+type Stamp = (SystemTime, u64);
 
-impl Hosts for Files {
-    fn host(&self, node: &str) -> Result<Option<Source>> {
-        let path = self.0.iter().find_map(|given| match given.is_dir() {
+/// Files, and folders with a file for each node. A host is planned when its file is new or has changed.
+struct Files {
+    given: Vec<PathBuf>,
+    planned: Mutex<HashMap<PathBuf, (Stamp, Arc<Host>)>>,
+}
+
+impl Files {
+    fn path(&self, node: &str) -> Option<PathBuf> {
+        self.given.iter().find_map(|given| match given.is_dir() {
             true => {
                 Some(given.join(format!("{node}.toml"))).filter(|path| !node.contains('/') && path.is_file())
             }
             false => (given.file_stem()?.to_str()? == node).then(|| given.clone()),
-        });
-        path.map(|path| read(&path).map_err(Failure::into_error)).transpose()
+        })
+    }
+
+    fn planned(&self, path: PathBuf) -> Result<Arc<Host>> {
+        let data = std::fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?;
+        let stamp = (data.modified().unwrap_or(SystemTime::UNIX_EPOCH), data.len());
+        let known = || self.planned.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((planned_at, host)) = known().get(&path)
+            && *planned_at == stamp
+        {
+            return Ok(host.clone());
+        }
+        let host = Arc::new(Host::new(read(&path).map_err(Failure::into_error)?)?);
+        known().insert(path, (stamp, host.clone()));
+        Ok(host)
+    }
+}
+
+impl Hosts for Files {
+    fn host(&self, node: &str) -> Result<Option<Arc<Host>>> {
+        self.path(node).map(|path| self.planned(path)).transpose()
     }
 }
 
@@ -41,7 +69,7 @@ pub fn serve(address: SocketAddr, hosts: Vec<PathBuf>) -> Result<(), Failure> {
         })
         .map_err(Failure::Failed)?;
     note(&format!("answering Kubernetes' scheduler at http://{}", server.server_addr()));
-    let hosts = Files(hosts);
+    let hosts = Files { given: hosts, planned: Mutex::default() };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
