@@ -12,22 +12,12 @@ use std::time::Duration;
 use rota_model::{Pod, Qos};
 use rota_nri::{News, follow};
 
-/// Who speaks, and what: one step of a transcript.
-type Step = (bool, Vec<u8>);
+mod transcripts;
+
+use transcripts::Step;
 
 fn transcript(name: &str) -> Vec<Step> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(name);
-    let text = std::fs::read_to_string(path).unwrap();
-    let mut steps: Vec<Step> = Vec::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
-        let Some(digits) = line.strip_prefix("    ") else {
-            steps.push((line == "runtime", Vec::new()));
-            continue;
-        };
-        let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
-        steps.last_mut().unwrap().1.extend((0..digits.len()).step_by(2).map(byte));
-    }
-    steps
+    transcripts::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(name))
 }
 
 /// A runtime that says its part in pieces of `piece` bytes, and hears whether the plugin says the other.

@@ -230,7 +230,7 @@ static __always_inline void blame_floor(struct cpu_ctx *c, u32 cpu, u64 interrup
 	blame(cpu, interrupt > steal ? ROTA_CAUSE_INTERRUPT : ROTA_CAUSE_STEAL, stolen);
 }
 
-/* A task of another class, or a switch of less than `least`, had the CPU since the last turn. */
+/* What a task of another class had of the CPU since the last turn. Up to `least` it was a switch, and no loss. */
 static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 least, u64 now)
 {
 	if (c->turn.other_since && now - c->turn.other_since > least)

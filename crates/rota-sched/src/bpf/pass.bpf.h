@@ -17,8 +17,8 @@ static __always_inline void pass_slot(struct cpu_ctx *c, u32 cpu, u64 now)
 	serves_no_more(c);
 	if (c->turn.other_since) {
 		scx_reenqueue_local(); /* what was about to start may do so elsewhere */
-		settle_other(c, cpu, 0,
-			     now); /* a switch takes no slot's end: else a short slot could come again and again */
+		/* A switch at a slot's end counts too: else a short slot could come again and again. */
+		settle_other(c, cpu, 0, now);
 		c->turn.other_since = now;
 	} else {
 		turn_ends(cpu, SYSTEM_QUEUE, TURN_GOES_ON, now);

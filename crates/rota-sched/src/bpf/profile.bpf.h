@@ -181,7 +181,7 @@ static __always_inline void profile_wants(struct task_ctx *t, u64 now)
 	spends(t, ROTA_SPENT_WAITING + 1, now);
 }
 
-/* As no tenant ran on its CPU, a thread waited for so long that starts now. */
+/* A thread starts that has waited for so long, while no tenant ran on its CPU. */
 __noinline u64 starts_at_once(u32 queue, u64 born, u64 waited, u64 now)
 {
 	struct profile *p = profile_of(queue);

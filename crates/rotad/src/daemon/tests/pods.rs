@@ -5,29 +5,22 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 
+#[path = "../../../../rota-nri/tests/transcripts/mod.rs"]
+mod transcripts;
+
 const POD: &str = "0000_4000_8000_0123456789ab.slice";
 
 /// A runtime at a socket, whose part is in one of `rota-nri`'s transcripts.
 struct Runtime {
     stream: UnixStream,
-    /// Who speaks, and what.
-    steps: std::vec::IntoIter<(bool, Vec<u8>)>,
+    steps: std::vec::IntoIter<transcripts::Step>,
 }
 
 impl Runtime {
     /// Waits for the daemon to connect.
     fn accept(listener: &UnixListener, transcript: &str) -> Runtime {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rota-nri/tests/transcripts");
-        let text = fs::read_to_string(folder.join(transcript)).unwrap();
-        let mut steps: Vec<(bool, Vec<u8>)> = Vec::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let Some(digits) = line.strip_prefix("    ") else {
-                steps.push((line == "runtime", Vec::new()));
-                continue;
-            };
-            let byte = |at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap();
-            steps.last_mut().unwrap().1.extend((0..digits.len()).step_by(2).map(byte));
-        }
+        let steps = transcripts::read(&folder.join(transcript));
         let (stream, _) = listener.accept().unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         Runtime { stream, steps: steps.into_iter() }
