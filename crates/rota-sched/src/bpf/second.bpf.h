@@ -65,46 +65,47 @@ static __always_inline bool second_goes_on(struct run *r, struct cpu_ctx *c, u32
 	return local == c->second.local && c->turn.level == ROTA_LEVEL_SECOND && r->now < c->second.until;
 }
 
+/* Takes the local vCPU for the one whose turn it is, if a thread of it waits and it is behind those seen before. */
+__noinline int see_local(struct run *r __arg_nonnull, u32 local)
+{
+	struct cpu_ctx *c = cpu_ctx(r->cpu);
+	struct rota_table_vcpu *vcpu = c ? local_here(c, r->cpu, local) : NULL;
+	struct rota_tenant *tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
+	struct fair_ctx *f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
+	struct second_run *seen = &r->second;
+	u64 tag;
+
+	if (!c || !tenant || !f || !local_waits(r, c, vcpu, tenant, true))
+		return 0;
+	tag = f->second + second_place(c, local)->forgiven;
+	if (seen->found == ROTA_NONE || vtime_before(seen->most, tag))
+		seen->most = tag;
+	if (second_goes_on(r, c, local))
+		tag -= weighted(tenant, ROTA_FAIR_SLICE_NS);
+	/* vCPUs of one tenant have one clock: they take turns. */
+	if (seen->found == ROTA_NONE || vtime_before(tag, seen->least) ||
+	    (tag == seen->least && second_place(c, local)->served < second_place(c, seen->found)->served)) {
+		seen->found = local;
+		seen->least = tag;
+	}
+	return 0;
+}
+
 /*
  * The local vCPU whose turn it is, of those with a thread that waits and that were not tried in vain; ROTA_NONE: none.
  */
-__noinline u32 next_local(struct run *r __arg_nonnull, u64 tried)
+static __always_inline u32 next_local(struct run *r, struct cpu_ctx *c, u64 tried)
 {
-	struct cpu_ctx *c = cpu_ctx(r->cpu);
-	u32 locals, i, found = ROTA_NONE;
-	u64 least = 0, most = 0;
+	u32 locals = nr_locals(c, r->cpu), i;
 
-	if (!c)
-		return ROTA_NONE;
-	locals = nr_locals(c, r->cpu);
+	r->second.found = ROTA_NONE;
 	bpf_for (i, 0, locals) {
 		u32 local = i & (ROTA_LOCALS_MAX - 1);
-		struct rota_table_vcpu *vcpu;
-		struct rota_tenant *tenant;
-		struct fair_ctx *f;
-		u64 tag;
 
-		if (tried >> local & 1)
-			continue;
-		vcpu = local_here(c, r->cpu, local);
-		tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
-		f = vcpu ? fair_ctx(vcpu->tenant) : NULL;
-		if (!tenant || !f || !local_waits(r, c, vcpu, tenant, true))
-			continue;
-		tag = f->second + second_place(c, local)->forgiven;
-		if (found == ROTA_NONE || vtime_before(most, tag))
-			most = tag;
-		if (second_goes_on(r, c, local))
-			tag -= weighted(tenant, ROTA_FAIR_SLICE_NS);
-		/* vCPUs of one tenant have one clock: they take turns. */
-		if (found == ROTA_NONE || vtime_before(tag, least) ||
-		    (tag == least && second_place(c, local)->served < second_place(c, found)->served)) {
-			found = local;
-			least = tag;
-		}
+		if (!(tried >> local & 1))
+			see_local(r, local);
 	}
-	r->second_most = most;
-	return found;
+	return r->second.found;
 }
 
 /* A turn of local vCPU `local`, if what waits there may run here. */
@@ -124,8 +125,8 @@ __noinline bool serve_local(struct run *r __arg_nonnull, u32 local)
 	if (!tenant || !f)
 		return false;
 	clock = f->second + second_place(c, local)->forgiven;
-	if (vtime_before(clock, r->second_most - ROTA_FAIR_CREDIT_NS))
-		second_forgives(r->cpu, vcpu->tenant, r->second_most - ROTA_FAIR_CREDIT_NS - clock);
+	if (vtime_before(clock, r->second.most - ROTA_FAIR_CREDIT_NS))
+		second_forgives(r->cpu, vcpu->tenant, r->second.most - ROTA_FAIR_CREDIT_NS - clock);
 	until = second_goes_on(r, c, local) ? c->second.until : r->now + ROTA_QUANTUM_NS;
 	until = min_time(c->slot.end, until);
 	if (!serve_vcpu(r, vcpu->tenant, vcpu->index, ROTA_LEVEL_SECOND, until))
@@ -150,7 +151,7 @@ __noinline bool serve_second_level(struct run *r __arg_nonnull)
 	if (!c)
 		return false;
 	bpf_for (tries, 0, ROTA_LOCALS_MAX) {
-		u32 local = next_local(r, tried);
+		u32 local = next_local(r, c, tried);
 
 		if (local >= ROTA_LOCALS_MAX)
 			return false;

@@ -168,6 +168,13 @@ struct turn {
 	u64 steal_ns;
 };
 
+/* What a run of dispatch has seen of the vCPUs that wait for the second level. */
+struct second_run {
+	u32 found; /* the local vCPU whose turn it is; ROTA_NONE: none */
+	u64 least; /* its clock */
+	u64 most;  /* the clock furthest ahead */
+};
+
 /*
  * One run of dispatch: what it knows, and what it has found. It is passed to all that takes part in the decision. Its
  * memory is the CPU's, as the stack has no room for it; nothing but `now` is read of it once the run is over.
@@ -185,7 +192,7 @@ struct run {
 	bool has_bound;
 	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
 	u64 bound;
-	u64 second_most; /* the clock furthest ahead among the tenants that wait for the second level */
+	struct second_run second;
 };
 
 /* Entries and claims of vCPUs (handover.bpf.h); ROTA_NONE: none. */

@@ -13,14 +13,15 @@
 #define FAIR_HINTS   4
 #define FAIR_SAMPLES 3
 
-/* By how much a CPU's tenant is ahead of a request with this tag that may take it; 0: it may not. */
-static __always_inline u64 runs_ahead(struct cpu_ctx *c, u32 tenant_id, u64 tag)
+/* By how much a CPU's tenant is ahead of a request of the thread with this tag; 0: the thread may not take the CPU. */
+__noinline u64 runs_ahead(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag)
 {
+	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_tenant *tenant;
 	struct fair_ctx *f;
 	u64 next;
 
-	if (!c->offer.gives_way || c->role.housekeeping || c->role.exclusive)
+	if (!c || !may_run_on(p, cpu) || !c->offer.gives_way || c->role.housekeeping || c->role.exclusive)
 		return 0;
 	if (c->turn.level == ROTA_LEVEL_BACKGROUND)
 		return ROTA_NEVER;
@@ -58,11 +59,13 @@ static __always_inline u32 fair_hint(struct cpu_ctx *own, u32 domain)
 	return ROTA_NONE;
 }
 
-/* The CPU to look at after `i` others for one that gives way; ROTA_NONE: none. */
-static __always_inline u32 fair_candidate(struct cpu_ctx *own, u32 i)
+/* The CPU to look at after `i` others for one that gives way, `cpu` first; ROTA_NONE: none. */
+__noinline u32 fair_candidate(u32 cpu, u32 i)
 {
-	if (!i)
-		return own->role.number;
+	struct cpu_ctx *own = cpu_ctx(cpu);
+
+	if (!i || !own)
+		return cpu;
 	if (i > FAIR_HINTS)
 		return own->fair.sampled = (own->fair.sampled + 1) % nr_host_cpus;
 	return fair_hint(own, (own->role.domain + i - 1) % (settings.nr_domains ?: 1));
@@ -74,28 +77,25 @@ static __always_inline u32 fair_candidate(struct cpu_ctx *own, u32 i)
  */
 __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag)
 {
-	struct cpu_ctx *own = cpu_ctx(cpu), *best = NULL;
 	u32 i, found = ROTA_NONE;
+	struct cpu_ctx *c;
 	u64 most = 0;
 
-	if (!own)
-		return ROTA_NONE;
 	bpf_for (i, 0, 1 + FAIR_HINTS + FAIR_SAMPLES) {
-		u32 other = fair_candidate(own, i);
-		struct cpu_ctx *c = cpu_ctx(other);
-		u64 ahead = c ? runs_ahead(c, tenant_id, tag) : 0;
+		u32 other = fair_candidate(cpu, i);
+		u64 ahead = runs_ahead(p, other, tenant_id, tag);
 
-		if (ahead <= most || !may_run_on(p, other))
+		if (ahead <= most)
 			continue;
 		most = ahead;
-		best = c;
 		found = other;
 		if (!i)
 			break;
 	}
-	if (!best || !__sync_lock_test_and_set(&best->offer.gives_way, 0))
+	c = cpu_ctx(found);
+	if (!c || !__sync_lock_test_and_set(&c->offer.gives_way, 0))
 		return ROTA_NONE;
-	fair_shows(best, fair_place(best->role.domain, best->fair.served), false);
+	fair_shows(c, fair_place(c->role.domain, c->fair.served), false);
 	return found;
 }
 
