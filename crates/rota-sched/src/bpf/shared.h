@@ -28,6 +28,8 @@
  */
 #define ROTA_CROWD	      512
 #define ROTA_QUANTUM_LEAST_NS 20000ULL
+/* What a change of task takes of such a turn. */
+#define ROTA_CHANGE_NS 5000ULL
 /* So far behind those that have had their turn a new thread joins its siblings. */
 #define ROTA_NEWCOMER_NS 1000000ULL
 /*

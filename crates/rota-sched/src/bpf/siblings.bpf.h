@@ -25,22 +25,40 @@ static __always_inline u64 quantum(u32 siblings)
 }
 
 /*
+ * In a crowd a thread comes after all that wait: by what each has used, some would wait for many rotations of seconds
+ * each. What blocks before its turn is over has the rest of the turn first. It may hold what all others wait for, as a
+ * lock of the kernel, and would be a rotation late each time. What a change of task takes is of the turn as well.
+ */
+static __always_inline u64 place_in_crowd(struct task_ctx *t, struct queue_ctx *q)
+{
+	u64 turn = quantum(q->nr_runnable);
+
+	t->turn_ns += ROTA_CHANGE_NS;
+	if (t->turn_ns < turn)
+		return --t->turn_at;
+	t->turn_ns = 0;
+	return t->turn_at = t->vtime = max_vtime(t->vtime, q->last);
+}
+
+/*
  * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum. A new
- * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. It is placed once:
- * a thread that is changed as it waits keeps the place. In a crowd it comes after all that wait: by what each has used,
- * some would wait for many rotations of seconds each. So does a thread that spins (spin.bpf.h).
+ * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. A thread that
+ * spins comes after all that wait (spin.bpf.h). It is placed once: a thread that is changed as it waits keeps the place.
  */
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {
-	u64 weight = p->scx.weight ?: 1;
+	u64 weight = p->scx.weight ?: 1, place;
 
-	if (t->last_cpu == ROTA_NONE && !t->queued_since)
+	if (t->last_cpu == ROTA_NONE && !t->queued_since) {
 		t->vtime = q->vtime + vtime_of(ROTA_NEWCOMER_NS, weight);
+		t->turn_ns = ROTA_QUANTUM_NS; /* no turn of it is left */
+	}
 	t->vtime = vtime_within(t->vtime, q->vtime, ROTA_QUANTUM_NS, vtime_of(ROTA_QUANTUM_NS, weight));
-	if (t->gives_way || (q->nr_runnable > ROTA_CROWD && !t->queued_since))
-		t->vtime = max_vtime(t->vtime, q->last);
-	q->last = max_vtime(q->last, t->vtime);
-	return t->vtime;
+	place = q->nr_runnable > ROTA_CROWD && !t->queued_since ? place_in_crowd(t, q) : t->vtime;
+	if (t->gives_way)
+		place = t->vtime = max_vtime(t->vtime, q->last);
+	q->last = max_vtime(q->last, place);
+	return place;
 }
 
 /* Ticks end the turns of a few siblings; many take turns shorter than a tick, which only the timer can end. */

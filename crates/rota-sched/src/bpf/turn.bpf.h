@@ -25,6 +25,7 @@ static __always_inline void charge_place(struct task_struct *p, struct task_ctx 
 	u64 used = now - t->charged;
 
 	t->charged = now;
+	t->turn_ns += used;
 	t->vtime += vtime_of(used, p->scx.weight ?: 1);
 	if (q && is_in_background(c))
 		__sync_fetch_and_add(&q->fair_vtime, used);

@@ -1,8 +1,11 @@
 //! Crowds: so many threads that the turns of all of them take seconds. None waits until the kernel's watchdog comes,
 //! and no other tenant notices.
 
-use rota_sim::Tenants;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
 use rota_sim::programs::{Hog, Periodic};
+use rota_sim::{Script, TaskId, Tenants};
 use rota_twin::apart;
 
 use super::{MS, S, appears, longest_ns, start};
@@ -69,4 +72,41 @@ fn thousands_of_threads_of_the_system_end_nothing() {
         let longest_ns = longest_ns(&mut run, Tenants::SYSTEM, 10 * S);
         assert!(longest_ns < 5 * S, "{longest_ns} ns");
     });
+}
+
+/// Each thread of a crowd takes a lock once, as those of a program do that starts: it sleeps until the thread before it
+/// has had the lock, computes for 2 us with it, and hands it on. Each has the rest of its turn as it wakes. If it waited
+/// for all others anew, that would be two minutes.
+#[test]
+fn a_lock_goes_through_a_crowd() {
+    let handed_on = apart(|| {
+        let crowd = "class = \"reserved\"\nshare = 0.2\nlatency = \"20ms\"\ncapped = true";
+        let (mut run, mut tenants) = start(&host(crowd, 0.7));
+        ["web", "crowd"].iter().for_each(|name| appears(&mut run, &tenants, name));
+        for _ in 0..500 {
+            run.spawn(tenants.thread("crowd", Hog));
+        }
+        let (line, handed_on) = (Rc::new(RefCell::new(Vec::<TaskId>::new())), Rc::new(Cell::new(0)));
+        for number in 0..500 {
+            let (line, handed_on) = (line.clone(), handed_on.clone());
+            let holder = Script::new(async move |thread| {
+                line.borrow_mut().push(thread.task());
+                // The last one that comes begins.
+                if number < 499 {
+                    thread.wait().await;
+                }
+                thread.compute(2_000).await;
+                if let Some(next) = line.borrow().get(handed_on.replace(handed_on.get() + 1)) {
+                    thread.wake(*next);
+                }
+                loop {
+                    thread.compute(MS).await;
+                }
+            });
+            run.spawn(tenants.thread("crowd", holder));
+        }
+        run.run_until(run.machine.now_ns() + 3 * S);
+        handed_on.get()
+    });
+    assert_eq!(handed_on, 500);
 }
