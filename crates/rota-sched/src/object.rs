@@ -1,11 +1,13 @@
 //! The BPF object: opened with its sizes set, loaded, attached, pinned; its maps and programs by name.
 
+mod heart;
 pub mod memory;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use libbpf_rs::{
@@ -18,6 +20,7 @@ use rota_model::CpuSet;
 use crate::kernel::{Kernel, Memory};
 use crate::pins::{Kind, Pins};
 use crate::shared::{self, NR_BUFFERS, Settings};
+use heart::Heart;
 use memory::Shared;
 
 /// The compiled scheduler, embedded.
@@ -28,6 +31,12 @@ fn build() -> u64 {
     OBJECT
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// CLOCK_MONOTONIC in ns, the clock of the scheduler.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
+    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 /// The scheduler in the running kernel. Dropping it detaches the scheduler, if that is not pinned.
@@ -42,6 +51,8 @@ pub struct Loaded {
     object: Option<Object>,
     /// Where the link is pinned, or will be.
     pins: Option<Rc<Pins>>,
+    /// While this process lives the scheduler is told so, if it goes on without for some time.
+    heart: Option<Heart>,
 }
 
 /// Sets the sizes of one map before loading.
@@ -59,6 +70,8 @@ fn size_map(map: &mut OpenMapMut<'_>, settings: &Settings) -> Result<()> {
 
 /// The map of what the scheduler was loaded for.
 const SETTINGS: &str = ".rodata.settings";
+/// The map of what loader and scheduler both touch while it runs.
+const LIVE: &str = ".data.live";
 
 fn open(settings: &Settings) -> Result<OpenObject> {
     let mut object =
@@ -98,9 +111,16 @@ impl Loaded {
         let page = |length: usize| length.next_multiple_of(4096);
         let memory = |name: &str, length| Shared::new(named(&maps, name)?, length);
         let tables = memory("tables", table_bytes as usize * NR_BUFFERS)?;
-        let live = memory(".data.live", page(size_of::<shared::Live>()))?;
+        let live = memory(LIVE, page(size_of::<shared::Live>()))?;
         let exit = memory(".data.exit", page(size_of::<shared::Exit>()))?;
-        Ok(Loaded { maps, programs, tables, live, exit, link: None, object, pins: None })
+        Ok(Loaded { maps, programs, tables, live, exit, link: None, object, pins: None, heart: None })
+    }
+
+    /// Tells the scheduler from now on that this process lives, four times in `grace`.
+    pub(crate) fn live(&mut self, grace: Duration) -> Result<()> {
+        let live = Shared::new(named(&self.maps, LIVE)?, size_of::<shared::Live>().next_multiple_of(4096))?;
+        self.heart = Some(Heart::start(live, grace / 4)?);
+        Ok(())
     }
 
     /// Has the scheduler outlive this process, from when it is attached on.
@@ -187,8 +207,7 @@ impl Kernel for Loaded {
     }
 
     fn now_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
-        now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+        now_ns()
     }
 
     fn online(&self) -> Result<CpuSet> {

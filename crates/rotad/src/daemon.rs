@@ -353,7 +353,6 @@ impl<'a, S: Installer> Session<'a, S> {
                 self.tell_how_it_goes();
             }
             self.service.alive();
-            self.scheduler.alive();
             let [stopped, left, reload, cgroups, config, asked, pods] = self.wait(signals)?;
             if stopped || left {
                 self.service.stopping();

@@ -10,8 +10,6 @@ use rota_table::Certified;
 pub trait Installer: Enactor {
     /// Installs a table, and waits until it holds. All CPUs adopt it at one time, which the answer tells.
     fn install(&mut self, table: Certified) -> Result<Installed>;
-    /// The daemon lives. Said more often than four times in the grace time.
-    fn alive(&self);
     /// Ends the scheduler. One that is dropped instead goes on for the grace time, if it is pinned.
     fn end(self) -> Result<()>;
     /// Why the kernel has thrown the scheduler out, once it has.
@@ -21,10 +19,6 @@ pub trait Installer: Enactor {
 impl Installer for Scheduler {
     fn install(&mut self, table: Certified) -> Result<Installed> {
         self.install(table)
-    }
-
-    fn alive(&self) {
-        self.alive();
     }
 
     fn end(self) -> Result<()> {

@@ -15,6 +15,9 @@ pub struct Shared {
     length: usize,
 }
 
+// SAFETY: the mapping belongs to the process and to no thread, and to this value alone.
+unsafe impl Send for Shared {}
+
 impl Shared {
     /// Maps the values of an array map into this program.
     pub fn new(map: &MapHandle, length: usize) -> Result<Shared> {

@@ -43,7 +43,7 @@ impl Scheduler {
         let settings = Loaded::settings(Settings::new(options)?);
         let mut instead = None;
         if pins.has_scheduler() {
-            match Scheduler::take_over(&settings, options, costs, pins) {
+            match Scheduler::take_over(&settings, options, costs, pins, grace) {
                 Ok((scheduler, found)) => {
                     scheduler.set_grace(grace);
                     return Ok((scheduler, Start::TakenOver(found)));
@@ -54,6 +54,7 @@ impl Scheduler {
         let mut loaded = Loaded::load(&settings)?;
         pins.clear()?;
         loaded.pin(pins)?;
+        loaded.live(grace)?;
         let mut scheduler = Scheduler::with_settings(loaded, settings);
         scheduler.prepare(options)?;
         scheduler.set_grace(grace);
@@ -66,14 +67,15 @@ impl Scheduler {
         options: &Options,
         costs: Costs,
         pins: &Rc<Pins>,
+        grace: Duration,
     ) -> Result<(Scheduler, Found)> {
-        let (loaded, settings) = Loaded::take_over(pins)?;
+        let (mut loaded, settings) = Loaded::take_over(pins)?;
         ensure!(
             settings.serves(wanted),
             "it was loaded for another host, or has no room for the configuration"
         );
         // Before anything that takes time: how much of the grace time is left is not known.
-        tell_alive(&loaded);
+        loaded.live(grace)?;
         let (mut scheduler, found, newest) = Scheduler::adopt(loaded, settings, &options.topology, costs)?;
         if let Some(ended) = scheduler.exited() {
             anyhow::bail!("it has ended: {}", ended.reason);
@@ -85,9 +87,8 @@ impl Scheduler {
         Ok((scheduler, found))
     }
 
-    /// How long it goes on without this process, once it has ended. A scheduler that began without goes on for ever.
+    /// How long it goes on without this process, once that has ended. A scheduler that began without goes on for ever.
     fn set_grace(&self, grace: Duration) {
-        self.alive();
         let grace_ns = u64::try_from(grace.as_nanos()).unwrap_or(u64::MAX);
         self.kernel.write(Memory::Live, offset_of!(Live, grace_ns), bytemuck::bytes_of(&grace_ns));
     }
@@ -107,17 +108,6 @@ impl Scheduler {
         drop(self);
         pins.map_or(Ok(()), |pins| pins.clear())
     }
-}
-
-impl<K: Kernel> Scheduler<K> {
-    /// This process lives: to be called more often than four times in the grace time.
-    pub fn alive(&self) {
-        tell_alive(&self.kernel);
-    }
-}
-
-fn tell_alive(kernel: &impl Kernel) {
-    kernel.write(Memory::Live, offset_of!(Live, alive_ns), bytemuck::bytes_of(&kernel.now_ns()));
 }
 
 impl Settings {

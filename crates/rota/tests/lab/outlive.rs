@@ -27,7 +27,10 @@ fn kills() -> String {
 #[test]
 #[ignore = "boots a guest"]
 fn promises_outlive_the_daemon() {
-    let results = Guest::exact(NEWEST).file("/lab/kills", &kills()).run(CONFIG, &script!("outlive.sh"));
+    let results = Guest::exact(NEWEST)
+        .own("rota-hold")
+        .file("/lab/kills", &kills())
+        .run(CONFIG, &script!("outlive.sh"));
     let [before, after] = ["before", "after"].map(|name| results.status(name));
     for name in ["web", "batch"] {
         let [before, after] = [&before, &after].map(|status| tenant(status, name));

@@ -130,8 +130,6 @@ impl Installer for Recorder {
         Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
-    fn alive(&self) {}
-
     fn end(self) -> Result<()> {
         Ok(())
     }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # However the daemon ends, two tenants run on: it is killed again and again, in the middle of edits too, and the next
-# one takes the scheduler over. Then none comes back.
+# one takes the scheduler over. Then one stands still for longer than the grace time, and no other comes.
 . /lab/lib.sh
 KILLS=$(cat /lab/kills)
 
@@ -80,6 +80,8 @@ gone
 echo "no daemon comes back"
 freeze 1 # loading takes long beside them
 up abandoned --grace 2s
+rota-hold $UP --for-ms 4000 # the daemon lives all the same
+state_is enabled || fail "the scheduler has ended while the daemon stood still"
 freeze 0
 killed
 await state_is disabled
