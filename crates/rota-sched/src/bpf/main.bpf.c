@@ -18,6 +18,7 @@
  *                      locals.bpf.h    the vCPUs of a CPU, and whether a thread waits for one of them
  *   waiting            line.bpf.h      where threads wait, how many, and for how long
  *                      place.bpf.h     in which line a task waits
+ *                      enqueue.bpf.h   it waits there, and a CPU is told
  *                      offer.bpf.h     what tells wakers which CPU would take a thread
  *                      wake.bpf.h      which CPU a task that wakes is sent to
  *                      tell.bpf.h      which CPU is told
@@ -81,6 +82,7 @@
 #include "place.bpf.h"
 #include "wake.bpf.h"
 #include "tell.bpf.h"
+#include "enqueue.bpf.h"
 #include "switch.bpf.h"
 #include "front.bpf.h"
 #include "yield.bpf.h"
@@ -124,8 +126,7 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *t = task_ctx(p);
 	struct queue_ctx *q;
-	u64 now, dsq, place;
-	u32 cpu, level;
+	u64 now, dsq;
 	bool sent;
 
 	now = bpf_ktime_get_ns();
@@ -146,34 +147,10 @@ void STRUCT_OPS(rota_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	dsq = dsq_of(p, t->m.tenant, t->m.vcpu, t->m.queue, table_in_force(now));
-	if (line_kind(dsq) == ROTA_LINE_SHARED) {
+	if (line_kind(dsq) == ROTA_LINE_SHARED)
 		fair_enqueue(p, enq_flags);
-		return;
-	}
-	if (line_kind(dsq) == ROTA_LINE_BACKGROUND)
-		dsq = idle_background_dsq(p, dsq);
-	else if (line_kind(dsq) == ROTA_LINE_PINNED)
-		dsq = idle_pinned_dsq(p, t->m.tenant, sent, dsq);
-	place = place_in_line(p, t, q, dsq, now);
-	if (sent && !q->waiting)
-		q->waits_from = now;
-	begins_to_wait(t, dsq);
-	t->queued_since = t->queued_since ?: now;
-	t->overdue = false;
-	scx_insert_vtime(p, dsq, quantum(q->nr_runnable), place, enq_flags);
-	cpu = scx_bpf_task_cpu(p);
-	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE) && sent && !idles_housekept(cpu))
-		tell_new_idle_cpu(p, dsq);
-	if (line_kind(dsq) != ROTA_LINE_QUEUE) { /* whatever its tenant has elsewhere */
-		bool is_background = line_kind(dsq) == ROTA_LINE_BACKGROUND;
-
-		tell_level((u32)dsq, is_background ? ROTA_LEVEL_BACKGROUND : ROTA_LEVEL_SHARED);
-		return;
-	}
-	if (!sent) /* the CPU that it was on until now goes on with something else */
-		cpu = wake_cpu(p, t->m.tenant, t->m.vcpu, t->last_cpu, now);
-	level = tell(cpu < nr_host_cpus ? cpu : scx_bpf_task_cpu(p), t->m.tenant, t->m.vcpu, now);
-	tell_others(p, t, level, now);
+	else
+		line_enqueue(p, t, q, dsq, enq_flags, sent, now);
 }
 
 void STRUCT_OPS(rota_dispatch, s32 cpu, struct task_struct *prev)
@@ -295,7 +272,7 @@ void STRUCT_OPS(rota_running, struct task_struct *p)
 	charge_start(c, before, took);
 	on_starts(c, cpu, t, cause, now);
 	q = queue_ctx(t->m.queue);
-	if (q && t->last_cpu != cpu)
+	if (q && t->last_cpu != cpu && t->last_cpu != ROTA_NONE)
 		__sync_fetch_and_add(&q->account.migrations, 1);
 	t->last_cpu = cpu;
 	move_clocks(c, t, siblings_of(&t->m));
