@@ -8,6 +8,7 @@ mod cgroup;
 pub mod client;
 pub mod clock;
 mod control;
+pub mod crowd;
 pub mod fifo;
 pub mod observer;
 pub mod parallel;

@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A fork bomb in one tenant, then a thousand busy processes; another tenant and the system want their part all the time.
+# A fork bomb in one tenant, then thousands of busy threads; another tenant and the system want their part all the time.
 . /lab/lib.sh
 
 # emptied CGROUP: kills what is there and waits until it is gone.
 emptied() {
     echo 1 >$CGROUPS/$1/cgroup.kill
     await grep -q "populated 0" $CGROUPS/$1/cgroup.events
-}
-
-# arrived COUNT: so many processes are in the crowd.
-arrived() {
-    [ $(wc -l <$CGROUPS/crowd/cgroup.procs) = $1 ]
 }
 
 tenants web crowd
@@ -26,27 +21,22 @@ wait $PROBES
 emptied crowd
 echo "the bomb is gone"
 
-# All are frozen as they come. Were they busy at once, each that moves in would wait beside them until the kernel lets
-# it: 18 s for a thousand, all of it to be emulated. They share an open file: each would close its own as it thaws, one
-# after the other, by a lock of the kernel.
-exec 9>$CGROUPS/crowd/cgroup.procs
-echo 1 >$CGROUPS/crowd/cgroup.freeze
-for i in $(seq 1000); do
-    (
-        echo 0 >&9
-        while :; do :; done
-    ) &
-done
-await arrived 1000 # and not by pids.current, which counts the bomb's processes until they are reaped
-await grep -q "frozen 1" $CGROUPS/crowd/cgroup.events
+# Threads sleep until all are there, and in the tenant. Beside others that are busy it would take them minutes to come.
+read -r threads seconds </lab/crowd
+echo max >$CGROUPS/crowd/pids.max
+echo $((threads + 10000)) >/proc/sys/kernel/threads-max
+window $((6 + threads / 400)) $seconds
+probe web crowd_probe
+rota-crowd --threads $threads --start-ns ${START}000000000 --end-ns ${END}000000000 >/results/crowd.json &
+crowd=$!
+await grep -q "Threads:.$((threads + 1))$" /proc/$crowd/status
+echo $crowd >$CGROUPS/crowd/cgroup.procs
+until_second $START
 status before
-echo 0 >$CGROUPS/crowd/cgroup.freeze
-window 0 2
-probe web thousand_probe
-until_second $END
-status thousand
-wait $PROBES
-emptied crowd
+until_second $((END - 1))
+status beside
+wait $crowd $PROBES
+sleep 0.3 # its last thread may be on its way out still
 status after
 state_is enabled || fail "the scheduler is gone"
 stop

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Tenants of every class want more than there is; then those that were served by weight are gone, and CPUs idle.
+# Tenants of every class want more than there is; then those that were served by weight are gone, and CPUs idle; then a
+# single thread runs for two vCPUs.
 . /lab/lib.sh
-tenants web light batch heavy spare
+tenants web build light batch heavy spare
 up
 
 # probes WHEN TENANT COUNT: so many threads there that measure.
@@ -20,6 +21,9 @@ status status
 window 1 1
 probes idle spare 2
 busy web
+wait $PROBES
+window 1 1
+probe build build
 wait $PROBES
 state_is enabled || fail "the scheduler is gone"
 stop
