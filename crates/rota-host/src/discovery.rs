@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use rota_model::{Cgroup, Match, Model};
 
+use crate::find::context::Context;
 use crate::find::monitors::{Key, Trust, Vms, running_vms};
 use crate::find::threads::ThreadScan;
 use crate::find::{Discovered, Here, Unfit, discover};
@@ -188,6 +189,18 @@ impl Discovery {
         let lines = self.tree.notes().into_iter().chain(lines(now, &before)).collect();
         self.paces.tree.looked(began, Pace::OFTEN);
         (sightings, lines)
+    }
+
+    /// The vsock context ids of the VMs that were found, by tenant. One that two tenants' monitors claim is nobody's.
+    pub fn contexts(&self) -> BTreeMap<String, Context> {
+        let context = |cgroup: &Cgroup| self.vms.contexts.get(&cgroup.id)?.clone();
+        let mut contexts: BTreeMap<String, Context> = (self.seen.found.iter())
+            .filter_map(|(name, cgroup)| Some((name.clone(), context(cgroup)?)))
+            .collect();
+        let mut claims: BTreeMap<u32, u32> = BTreeMap::new();
+        contexts.values().for_each(|context| *claims.entry(context.id()).or_default() += 1);
+        contexts.retain(|_, context| claims[&context.id()] == 1);
+        contexts
     }
 
     /// Looks for vCPU threads of the tenants that are VMs, or may be.

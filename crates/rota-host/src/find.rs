@@ -3,6 +3,7 @@
 //! Where several cgroups are what a tenant is matched by, none is guessed: it stays with the one that it was found in
 //! first, and the operator is told.
 
+pub mod context;
 pub mod monitors;
 mod names;
 pub mod threads;

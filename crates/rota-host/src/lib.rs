@@ -11,4 +11,5 @@ pub mod topology;
 pub mod tree;
 
 pub use discovery::{Discovery, Sighting};
+pub use find::context::{CommandLine, Context};
 pub use find::monitors::Trust;

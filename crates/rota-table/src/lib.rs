@@ -17,5 +17,5 @@ mod view;
 pub use certify::{Certified, Promise, VcpuName, Violation, certify};
 pub use encode::{CpuSource, EncodeError, SlotSource, TableSource, VcpuSource, encode};
 pub use own::OwnSlots;
-pub use timetable::{HostClock, TextError, Timetable};
+pub use timetable::{HostClock, NO_TIMETABLE, TextError, Timetable, VSOCK_PORT};
 pub use view::{CpuView, FormatError, Owner, TableView};

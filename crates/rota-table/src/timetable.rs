@@ -14,6 +14,8 @@
 //! All times are in ns. Slots are in the host's CLOCK_MONOTONIC, and repeat from its zero on. `clock realtime` says
 //! what the host's CLOCK_REALTIME was at that zero; `clock own` is written where reader and host are one machine. A
 //! vCPU that is not listed has no slots. The last line shows that the text is whole.
+//!
+//! Over vsock a host sends one text after the other, each when it has changed, and [`NO_TIMETABLE`] for none.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,6 +24,11 @@ use crate::own::OwnSlots;
 
 /// The first line: what it is, in which version.
 const FIRST: &str = "rota-timetable 1";
+
+/// The vsock port at which a host sends timetables. Ports below 1024 are root's, so no other user answers there.
+pub const VSOCK_PORT: u32 = 987;
+/// What is sent where no timetable is in force.
+pub const NO_TIMETABLE: &str = "none\n";
 
 /// The most slots of all vCPUs together.
 const SLOTS_MAX: usize = 1 << 16;

@@ -463,6 +463,7 @@ impl<'a, S: Installer> Session<'a, S> {
                 if self.discovery.scan_vms(self.driver.model()) {
                     self.look();
                 }
+                self.guests.reach(self.discovery.contexts());
             }
             Chore::FindThreads => self.find_threads(),
             Chore::Rescan => {

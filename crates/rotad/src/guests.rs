@@ -2,21 +2,27 @@
 //!
 //! The folder is what a VM can be given to see, and nothing of anybody else is in it. The file is written aside and
 //! renamed, so nobody reads half of one. Folders stay: a VM that was given one sees what comes into it later.
+//!
+//! A VM whose vsock context id is known is sent the same text when it connects (`vsock`).
 
-use std::collections::BTreeMap;
+pub mod vsock;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use nix::libc::O_NOFOLLOW;
+use nix::libc::{EAFNOSUPPORT, O_NOFOLLOW};
 use nix::time::{ClockId, clock_gettime};
+use rota_host::Context as ContextId;
 use rota_model::{Model, TenantId};
 use rota_sched::Installed;
-use rota_table::{Certified, HostClock, OwnSlots, Timetable};
+use rota_table::{Certified, HostClock, NO_TIMETABLE, OwnSlots, Timetable, VSOCK_PORT};
 
 use crate::log::say;
+use vsock::{Teller, Told};
 
 /// The file in a VM's folder.
 const FILE: &str = "timetable";
@@ -35,23 +41,73 @@ pub struct Guests {
     published: BTreeMap<String, Timetable>,
     /// What CLOCK_REALTIME was at CLOCK_MONOTONIC's zero, in ns, as was published.
     zero_ns: i64,
+    /// Who is to be shown anything.
+    shown: BTreeSet<String>,
+    /// The VMs' vsock context ids.
+    contexts: BTreeMap<String, ContextId>,
+    /// While anybody is to be shown anything, where there is vsock.
+    teller: Option<Teller>,
+    /// Whether what an earlier daemon has told may still hold.
+    is_inherited: bool,
 }
 
 impl Guests {
     /// Those in `folder`. What an earlier daemon has left stays until a table is in force, or [`Guests::withdraw`].
     pub fn new(folder: PathBuf) -> Guests {
-        Guests { folder, published: BTreeMap::new(), zero_ns: zero_ns() }
+        Guests {
+            folder,
+            published: BTreeMap::new(),
+            zero_ns: zero_ns(),
+            shown: BTreeSet::new(),
+            contexts: BTreeMap::new(),
+            teller: None,
+            is_inherited: true,
+        }
     }
 
-    /// Makes the folder of each VM that is to have one: it can be given to the VM before that starts.
-    pub fn prepare(&self, model: &Model) {
-        for tenant in model.tenants.iter().filter(|tenant| tenant.team.timetable) {
-            let folder = self.folder.join(&tenant.name);
+    /// Makes the folder of each VM that is to have one: it can be given to the VM before that starts. Listens for
+    /// VMs, if there is one.
+    pub fn prepare(&mut self, model: &Model) {
+        let shown = model.tenants.iter().filter(|tenant| tenant.team.timetable);
+        self.shown = shown.map(|tenant| tenant.name.clone()).collect();
+        for name in &self.shown {
+            let folder = self.folder.join(name);
             let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
             if let Err(error) = made {
-                say(&format!("{}: no folder for its timetable: {}: {error}", tenant.name, folder.display()));
+                say(&format!("{name}: no folder for its timetable: {}: {error}", folder.display()));
             }
         }
+        match (&self.teller, self.shown.is_empty()) {
+            (Some(_), true) => self.teller = None,
+            (None, false) => self.teller = listen(),
+            _ => {}
+        }
+        self.tell();
+    }
+
+    /// These VMs have these vsock context ids. To be called now and then.
+    pub fn reach(&mut self, contexts: BTreeMap<String, ContextId>) {
+        if contexts != self.contexts {
+            self.contexts = contexts;
+            self.tell();
+        }
+    }
+
+    /// Has VMs sent what there is to send.
+    fn tell(&self) {
+        let Some(teller) = &self.teller else { return };
+        let contexts = self.contexts.iter().filter(|(name, _)| self.shown.contains(*name));
+        let told = contexts.map(|(name, context)| {
+            let text = match self.published.get(name) {
+                Some(timetable) => timetable.to_string(),
+                None if self.is_inherited => String::new(),
+                None => NO_TIMETABLE.to_owned(),
+            };
+            let of_vm = context.clone();
+            let is_there = Box::new(move || of_vm.is_there());
+            (context.id(), Told { text: text.into(), is_there })
+        });
+        teller.tell(told.collect());
     }
 
     /// What of a table, which is about to be installed, the guests of `model` are shown.
@@ -81,6 +137,8 @@ impl Guests {
             self.write(&name, &timetable);
             self.published.insert(name, timetable);
         }
+        self.is_inherited = false;
+        self.tell();
     }
 
     /// Tells all guests of the clocks, if CLOCK_REALTIME was set meanwhile. To be called now and then.
@@ -96,6 +154,7 @@ impl Guests {
             self.write(name, timetable);
         }
         self.published = published;
+        self.tell();
     }
 
     /// No table is in force any more.
@@ -103,6 +162,8 @@ impl Guests {
         let names = self.left_behind();
         names.iter().for_each(|name| self.remove(name));
         self.published.clear();
+        self.is_inherited = false;
+        self.tell();
     }
 
     /// Who has a folder.
@@ -126,6 +187,18 @@ impl Guests {
             // An older one is worse than none.
             self.remove(name);
             say(&format!("{name}: is not told its timetable: {error:#}"));
+        }
+    }
+}
+
+/// Listens for VMs. A kernel without vsock has none.
+fn listen() -> Option<Teller> {
+    match vsock::listen().and_then(|listener| Teller::start(listener, vsock::context_id)) {
+        Ok(teller) => Some(teller),
+        Err(error) if error.raw_os_error() == Some(EAFNOSUPPORT) => None,
+        Err(error) => {
+            say(&format!("VMs are not told their timetables over vsock port {VSOCK_PORT}: {error}"));
+            None
         }
     }
 }
@@ -232,5 +305,32 @@ mod tests {
         fs::create_dir_all(path.join("deep")).unwrap();
         guests.publish(&installed(2), shown(&[("web", own(&[(1, 5)])), ("db", own(&[(5, 9)]))]));
         assert!(folder.path().join("db").join(FILE).is_file(), "others are told");
+    }
+
+    /// A VM's context id, as its monitor's command line says it.
+    fn context(folder: &Path, id: u32) -> ContextId {
+        let line = format!("qemu-kvm\0-name\0web\0-device\0vhost-vsock-pci,guest-cid={id}\0");
+        fs::write(folder.join("cmdline"), line).unwrap();
+        ContextId::of(rota_host::CommandLine::open(folder).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_published_is_sent_to_the_vm_with_the_id_and_what_is_withdrawn_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut guests = guests(folder.path());
+        let (teller, connect) = vsock::tests::unix(folder.path());
+        guests.teller = Some(teller);
+        guests.shown = BTreeSet::from(["web".to_owned()]);
+        guests.reach(BTreeMap::from([
+            ("web".to_owned(), context(folder.path(), 7)),
+            ("other".to_owned(), context(&folder.path().join("db"), 8)),
+        ]));
+        let mut web = connect("7");
+        guests.publish(&installed(1), shown(&[("web", own(&[(0, 5)]))]));
+        let sent = guests.published["web"].to_string();
+        assert_eq!(vsock::tests::next(&mut web, sent.len()), sent, "nothing before: an earlier one may hold");
+        guests.withdraw();
+        assert_eq!(vsock::tests::next(&mut web, NO_TIMETABLE.len()), NO_TIMETABLE);
+        assert!(vsock::tests::is_closed(&mut connect("8")), "it is not to be shown anything");
     }
 }

@@ -28,5 +28,6 @@ mod takeover;
 
 pub use daemon::{Failure, Machine, Options, run};
 pub use down::{Was, down};
+pub use guests::vsock;
 pub use preview::{Preview, preview};
 pub use rota_sched::BPF_FS;

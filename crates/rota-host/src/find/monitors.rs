@@ -3,6 +3,7 @@
 //! A command line says whatever its process likes. So a process is a monitor only if what the kernel says of it agrees:
 //! whose it is, which program it executes, in which namespace it is, and whose its cgroup is.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::User;
 use rota_model::Cgroup;
 
+use super::context::{CommandLine, Context};
 use super::vm::{monitor, vm_of_command};
 
 /// A monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and a VM's name.
@@ -79,8 +81,24 @@ impl fmt::Display for Stranger {
 pub struct Vms {
     /// In which cgroups each one's monitors are. The path of one in the root cgroup is empty.
     pub found: BTreeMap<Key, Vec<Cgroup>>,
+    /// The vsock context id of the VM in each cgroup, by the cgroup's id; none where two monitors have one each.
+    pub contexts: BTreeMap<u64, Option<Context>>,
     /// One for each name.
     pub strangers: BTreeMap<Key, Stranger>,
+}
+
+impl Vms {
+    fn add(&mut self, key: Key, cgroup: Cgroup, context: Option<Context>) {
+        match (context, self.contexts.entry(cgroup.id)) {
+            (Some(context), Entry::Vacant(free)) => _ = free.insert(Some(context)),
+            (Some(_), Entry::Occupied(mut taken)) => _ = taken.insert(None),
+            (None, _) => {}
+        }
+        let cgroups = self.found.entry(key).or_default();
+        if !cgroups.contains(&cgroup) {
+            cgroups.push(cgroup);
+        }
+    }
 }
 
 /// So many processes of users that cannot be monitors are looked at.
@@ -118,15 +136,10 @@ pub fn running_vms(
             }
             strangers -= 1;
         }
-        let Some(key) = command_of(&process).filter(&is_wanted) else { continue };
+        let Some((key, context)) = command_of(&process).filter(|(key, _)| is_wanted(key)) else { continue };
         let Some(cgroup) = domain_of(&process, root) else { continue };
         match stranger(&process, &key.0, &root.join(&cgroup.path), owner, trust) {
-            None => {
-                let cgroups = vms.found.entry(key).or_default();
-                if !cgroups.contains(&cgroup) {
-                    cgroups.push(cgroup);
-                }
-            }
+            None => vms.add(key, cgroup, context),
             Some(reason) => _ = vms.strangers.entry(key).or_insert(reason),
         }
     }
@@ -167,16 +180,10 @@ fn domain_of(process: &Path, root: &Path) -> Option<Cgroup> {
     Some(Cgroup { path, id })
 }
 
-/// A command line is no longer where a monitor's name is looked for.
-const COMMAND_MAX: u64 = 32 << 10;
-
-fn command_of(process: &Path) -> Option<Key> {
-    use std::io::Read;
-    let mut line = Vec::new();
-    std::fs::File::open(process.join("cmdline")).ok()?.take(COMMAND_MAX).read_to_end(&mut line).ok()?;
-    let arguments: Vec<&str> =
-        line.split(|&byte| byte == 0).filter_map(|part| std::str::from_utf8(part).ok()).collect();
-    vm_of_command(&arguments).map(|(vmm, name)| (vmm.to_owned(), name))
+fn command_of(process: &Path) -> Option<(Key, Option<Context>)> {
+    let process = CommandLine::open(process)?;
+    let (vmm, name) = vm_of_command(&process.arguments())?;
+    Some(((vmm.to_owned(), name), Context::of(process)))
 }
 
 #[cfg(test)]
@@ -293,5 +300,24 @@ mod tests {
         fake.process(21, "qemu-kvm -name web", "a", ROOT, QEMU);
         fake.process(22, "qemu-kvm -name web", "a", ROOT, QEMU);
         assert_eq!(fake.paths("web"), [Path::new("b"), Path::new("a")]);
+    }
+
+    #[test]
+    fn a_context_id_is_known_while_its_monitor_runs() {
+        let fake = Fake::new();
+        let line =
+            |name: &str, id: u32| format!("qemu-kvm -name {name} -device vhost-vsock-pci,guest-cid={id}");
+        fake.process(20, &line("web", 3), "web", ROOT, QEMU);
+        fake.process(21, &line("db", 4), "db", ROOT, QEMU);
+        fake.process(22, &line("db-2", 5), "db", ROOT, QEMU);
+        fake.process(23, &line("liar", 6), "liar", ROOT, "/usr/bin/python3");
+        let id = |name: &str| fake.root().join(name).metadata().unwrap().ino();
+        let contexts = fake.vms().contexts;
+        assert_eq!(contexts.keys().copied().collect::<BTreeSet<_>>(), BTreeSet::from([id("web"), id("db")]));
+        assert_eq!(contexts[&id("db")], None, "two monitors, and nobody can say which is the tenant");
+        let web = contexts[&id("web")].as_ref().unwrap();
+        assert!(web.id() == 3 && web.is_there());
+        fs::write(fake.folder.path().join("proc/20/cmdline"), "").unwrap();
+        assert!(!web.is_there(), "it has ended");
     }
 }

@@ -37,6 +37,38 @@ pub fn vm_of_command(arguments: &[&str]) -> Option<(&'static str, String)> {
     Some((monitor, name))
 }
 
+/// The vsock context id that the kernel gives the VM of this command line: `guest-cid` of QEMU's `vhost-vsock` device,
+/// which may be written as JSON. The other monitors pass vsock on through a socket of their own.
+///
+/// Up to 2 an id is no VM's.
+pub fn context_of_command(arguments: &[&str]) -> Option<u32> {
+    if monitor(Path::new(arguments.first()?).file_name()?.to_str()?)? != "qemu" {
+        return None;
+    }
+    let devices = arguments.windows(2).filter(|pair| ["-device", "--device"].contains(&pair[0]));
+    let mut contexts =
+        devices.filter_map(|pair| context_of_device(pair[1])).filter(|id| (3..u32::MAX).contains(id));
+    let context = contexts.next()?;
+    contexts.all(|other| other == context).then_some(context)
+}
+
+/// `vhost-vsock-pci,guest-cid=3`, or `{"driver":"vhost-vsock-pci","guest-cid":3}`.
+fn context_of_device(device: &str) -> Option<u32> {
+    const DRIVER: &str = "vhost-vsock";
+    if device.starts_with('{') {
+        let device: serde_json::Value = serde_json::from_str(device).ok()?;
+        let is_vsock = device.get("driver")?.as_str()?.starts_with(DRIVER);
+        return u32::try_from(device.get("guest-cid").filter(|_| is_vsock)?.as_u64()?).ok();
+    }
+    let driver = device.strip_prefix("driver=").unwrap_or(device);
+    let mut settings = driver.starts_with(DRIVER).then(|| driver.split(','))?;
+    let id = settings.find_map(|setting| setting.strip_prefix("guest-cid="))?;
+    match id.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => id.parse().ok(),
+    }
+}
+
 /// By the path of its socket. Libvirt hands the socket over open, and has the name in its event monitor's path.
 fn cloud_hypervisor<'a>(arguments: &[&'a str]) -> Option<&'a str> {
     let path = |value: &'a str| {
@@ -114,5 +146,27 @@ mod tests {
         assert_eq!(vm("qemu-system-x86_64 -name sandbox-4f1c2d,debug-threads=on"), qemu("sandbox-4f1c2d"));
         assert_eq!(vm("vim -name web-0"), None);
         assert_eq!(vm_of_command(&[]), None);
+    }
+
+    #[test]
+    fn a_vms_context_id_is_its_vsock_devices() {
+        let context = |line: &str| context_of_command(&line.split(' ').collect::<Vec<_>>());
+        let qemu =
+            |device: &str| context(&format!("qemu-kvm -name web-0 -device virtio-rng-pci -device {device}"));
+        assert_eq!(qemu("vhost-vsock-pci,guest-cid=3"), Some(3));
+        assert_eq!(qemu("vhost-vsock-device,id=v,guest-cid=0x10,x=y"), Some(16));
+        assert_eq!(
+            qemu(r#"{"driver":"vhost-vsock-pci","id":"vsock0","guest-cid":4,"vhostfd":"25"}"#),
+            Some(4)
+        );
+        assert_eq!(qemu(r#"{"driver":"virtio-net-pci","guest-cid":4}"#), None);
+        assert_eq!(qemu(r#"{"driver":"vhost-vsock-pci","#), None);
+        for nobodys in ["2", "1", "0", "-1", "4294967295", "4294967296", "x"] {
+            assert_eq!(qemu(&format!("vhost-vsock-pci,guest-cid={nobodys}")), None, "{nobodys}");
+        }
+        assert_eq!(qemu("vhost-vsock-pci,guest-cid=3 -device vhost-vsock-pci,guest-cid=4"), None, "which?");
+        assert_eq!(context("qemu-kvm -name vhost-vsock-pci,guest-cid=3"), None);
+        assert_eq!(context("cloud-hypervisor --api-socket /a.sock --vsock cid=3,socket=/b.sock"), None);
+        assert_eq!(context("vim -device vhost-vsock-pci,guest-cid=3"), None);
     }
 }

@@ -40,8 +40,8 @@ const UNIT: &str = include_str!("../../../../packaging/rota.service");
 
 /// The capabilities that the unit leaves to the daemon, as the script's `setpriv` takes them.
 fn capabilities() -> String {
-    let mut lines = UNIT.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
-    let names = lines.next().unwrap().split(' ').filter_map(|name| name.strip_prefix("CAP_"));
+    let lines = UNIT.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let names = lines.flat_map(|line| line.split(' ')).filter_map(|name| name.strip_prefix("CAP_"));
     let set: Vec<String> = names.map(|name| format!("+{}", name.to_lowercase())).collect();
     format!("-all,{}", set.join(","))
 }
