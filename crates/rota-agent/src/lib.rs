@@ -1,26 +1,27 @@
-//! A scheduler for Linux guests that know their timetable, and the agent that tells it: the file that the host has
-//! published is read again whenever it is replaced, and the host's clock is followed.
+//! A scheduler for Linux guests that know their timetable, and the agent that tells it: what the host publishes is
+//! followed, and the host's clock.
 //!
-//! `load` has the scheduler (`src/bpf`) in the kernel, `tables` makes of a timetable what it looks up, `clock` compares
-//! the host's clock, and `steal` is what there is to go by without a timetable.
+//! `source` is where timetables come from: a `file`, or the `host` itself over vsock. `load` has the scheduler
+//! (`src/bpf`) in the kernel, `tables` makes of a timetable what it looks up, `clock` compares the host's clock,
+//! and `steal` is what there is to go by without a timetable.
 //!
 //! **Invariant:** what is read from the host is checked here before the kernel has it, and nothing is sent to the host.
 //! When the agent ends, however it does, the kernel's own scheduler has every thread.
 
 mod clock;
+mod file;
+mod host;
 mod load;
 mod shared;
+mod source;
 mod steal;
 mod tables;
 
 use std::fs;
-use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use rota_table::{HostClock, Timetable};
@@ -28,73 +29,17 @@ use rota_table::{HostClock, Timetable};
 use clock::Clocks;
 use load::Loaded;
 pub use shared::Account;
+pub use source::Source;
 use steal::Steal;
 use tables::Table;
 
-/// How often the file is looked at, and the host's clock, in ms.
+/// How often the source is looked at, and the host's clock, in ms.
 const LOOK_MS: u8 = 250;
 /// How often what was stolen is looked at: `/proc/stat` counts in hundredths of a second.
 const STEAL: Duration = Duration::from_secs(1);
-/// No timetable is larger.
-const BYTES_MAX: u64 = 4 << 20;
-
-/// A file that holds a timetable, or will again.
-#[derive(Debug)]
-pub struct File {
-    path: PathBuf,
-    /// Inode, time of change and length, as it was read last.
-    seen: Option<(u64, i64, i64, u64)>,
-}
-
-impl File {
-    /// That at a path.
-    pub fn new(path: PathBuf) -> File {
-        File { path, seen: None }
-    }
-
-    /// What is in it, if it was replaced since the last time; none in it if it has gone.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read, or is no timetable: with the line, and the mend.
-    pub fn read(&mut self) -> Result<Option<Option<Timetable>>> {
-        let status = match fs::metadata(&self.path) {
-            Ok(status) => status,
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                return Ok(self.seen.take().map(|_| None));
-            }
-            Err(error) => return Err(error).with_context(|| format!("reading {}", self.path.display())),
-        };
-        let seen = (status.ino(), status.mtime(), status.mtime_nsec(), status.len());
-        if self.seen.replace(seen) == Some(seen) {
-            return Ok(None);
-        }
-        let shown = self.path.display();
-        ensure!(status.is_file(), "{shown} is no file; name the timetable that the host has published");
-        ensure!(status.len() <= BYTES_MAX, "{shown} is larger than {} MiB: no timetable is", BYTES_MAX >> 20);
-        let text = fs::read_to_string(&self.path).with_context(|| format!("reading {shown}"))?;
-        let timetable = text.parse::<Timetable>().map_err(|error| anyhow!("{shown}: {error}"))?;
-        Ok(Some(Some(timetable)))
-    }
-}
-
-/// What a machine that begins with this file would do wrong: to be asked before [`Agent::start`].
-///
-/// # Errors
-///
-/// There is no file, or it is no timetable, or another machine's.
-pub fn check(path: &Path) -> Result<Timetable> {
-    let timetable = File::new(path.to_owned()).read()?.flatten();
-    let timetable = timetable.with_context(|| {
-        format!("{} is not there; the host publishes it for a VM with timetable = true", path.display())
-    })?;
-    Table::new(&timetable, load::nr_cpus()?).with_context(|| path.display().to_string())?;
-    Ok(timetable)
-}
-
 /// The scheduler at work, and what it was told.
 pub struct Agent {
-    file: File,
+    source: Source,
     scheduler: Loaded,
     clocks: Clocks,
     steal: Steal,
@@ -106,14 +51,14 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Attaches the scheduler.
+    /// Attaches the scheduler, which gets its timetables from `source`.
     ///
     /// # Errors
     ///
     /// If the kernel does not take it; what it lacks is named.
-    pub fn start(path: &Path) -> Result<Agent> {
+    pub fn start(source: Source) -> Result<Agent> {
         Ok(Agent {
-            file: File::new(path.to_owned()),
+            source,
             scheduler: Loaded::attach()?,
             clocks: Clocks::default(),
             steal: Steal::default(),
@@ -123,7 +68,7 @@ impl Agent {
         })
     }
 
-    /// Follows file and clock until `stop` can be read. Says what has changed.
+    /// Follows source and clock until `stop` can be read. Says what has changed.
     ///
     /// # Errors
     ///
@@ -134,9 +79,10 @@ impl Agent {
             if let Some(reason) = self.scheduler.exited() {
                 bail!("the kernel has ended the scheduler, and its own has every thread: {reason}");
             }
-            match self.file.read() {
+            match self.source.read() {
                 Ok(None) => {}
                 Ok(Some(timetable)) => self.take(timetable.as_ref(), say),
+                Err(error) if self.clock.is_none() => say(&format!("{error:#}; going by steal time")),
                 Err(error) => say(&format!("{error:#}; the timetable before it stays in force")),
             }
             self.follow_clock(say);
@@ -145,10 +91,11 @@ impl Agent {
                 let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
                 self.scheduler.set_stolen(self.steal.update(&stat));
             }
-            let mut fds = [PollFd::new(stop, PollFlags::POLLIN)];
+            let fds = [Some(stop), self.source.fd()].into_iter().flatten();
+            let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
             match poll(&mut fds, PollTimeout::from(LOOK_MS)) {
-                Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-                Ok(_) => return self.scheduler.account(),
+                Ok(_) if fds[0].any() == Some(true) => return self.scheduler.account(),
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return Err(error).context("waiting"),
             }
         }
@@ -212,51 +159,5 @@ impl Agent {
                 say(&format!("the host's clock is not seen any more: {error:#}; going by steal time"));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "rota-timetable 1\ngeneration 3\nfrom 0\nclock own\nvcpu 0 of 1000: 0-500\nend\n";
-
-    #[test]
-    fn a_file_is_read_when_it_was_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("timetable");
-        let mut file = File::new(path.clone());
-        assert_eq!(file.read().unwrap(), None, "it is not there yet");
-        let replace = |text: &str| {
-            fs::write(folder.path().join("new"), text).unwrap();
-            fs::rename(folder.path().join("new"), &path).unwrap();
-        };
-        replace(TEXT);
-        assert_eq!(file.read().unwrap().unwrap().unwrap().generation, 3);
-        assert_eq!(file.read().unwrap(), None);
-        replace(&TEXT.replace("generation 3", "generation 4"));
-        assert_eq!(file.read().unwrap().unwrap().unwrap().generation, 4);
-        replace(&TEXT.replace("0-500", "0-5x0"));
-        let error = file.read().unwrap_err().to_string();
-        assert!(error.ends_with(
-            "timetable: line 5: \"0-5x0\" is no slot; write its start and end in ns, as in 0-500"
-        ));
-        assert_eq!(file.read().unwrap(), None, "it is said once");
-        fs::remove_file(&path).unwrap();
-        assert_eq!(file.read().unwrap(), Some(None));
-        assert_eq!(file.read().unwrap(), None);
-    }
-
-    #[test]
-    fn what_cannot_be_a_timetable_is_told_before_anything_is_attached() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("timetable");
-        let refused = || check(&path).map_err(|error| format!("{error:#}")).unwrap_err();
-        assert!(refused().ends_with("is not there; the host publishes it for a VM with timetable = true"));
-        fs::write(&path, TEXT.replace("vcpu 0", "vcpu 1000")).unwrap();
-        assert!(refused().contains("it lists vcpu 1000, and this machine's CPUs are 0 to"), "{}", refused());
-        fs::write(&path, TEXT).unwrap();
-        assert_eq!(check(&path).unwrap().generation, 3);
-        assert!(format!("{:#}", check(folder.path()).unwrap_err()).contains("is no file"));
     }
 }

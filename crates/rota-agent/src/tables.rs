@@ -7,6 +7,8 @@ use rota_table::{CpuSource, SlotSource, TableSource, TableView, Timetable, VcpuS
 
 /// The most bytes of a table.
 pub const BYTES_MAX: u32 = 4 << 20;
+/// No timetable's text is longer, in bytes.
+pub const TEXT_MAX: u64 = 4 << 20;
 
 /// A table's bytes, and each CPU's part of it.
 #[derive(Debug)]

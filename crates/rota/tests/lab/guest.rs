@@ -36,6 +36,7 @@ pub struct Guest {
     halvings: u32,
     own: Vec<&'static str>,
     programs: Vec<&'static str>,
+    modules: Vec<&'static str>,
     files: Vec<(&'static str, String)>,
 }
 
@@ -50,6 +51,7 @@ impl Guest {
             halvings: 0,
             own: vec!["rota", "rota-probe"],
             programs: vec![],
+            modules: vec![],
             files: vec![],
         }
     }
@@ -84,6 +86,12 @@ impl Guest {
         self
     }
 
+    /// With a module of the kernel's.
+    pub fn module(mut self, name: &'static str) -> Guest {
+        self.modules.push(name);
+        self
+    }
+
     /// With a file.
     pub fn file(mut self, path: &'static str, text: &str) -> Guest {
         self.files.push((path, text.to_owned()));
@@ -95,10 +103,14 @@ impl Guest {
         let kernel = Kernel::fetch(self.kernel, &mut |message| println!("{message}")).unwrap();
         let mut image = Image::new(&kernel).unwrap();
         for name in &self.own {
-            image.own_program(&own(name), &format!("/usr/bin/{name}")).unwrap();
+            let file = name.rsplit('/').next().unwrap_or(name);
+            image.own_program(&own(name), &format!("/usr/bin/{file}")).unwrap();
         }
         for name in &self.programs {
             image.program_on_path(name).unwrap();
+        }
+        for name in &self.modules {
+            image.module(name).unwrap();
         }
         image.bytes("/etc/rota/rota.toml", 0o644, config);
         image.bytes("/lab/lib.sh", 0o644, include_str!("guest/lib.sh"));
@@ -129,7 +141,11 @@ impl Guest {
 /// One of the workspace's programs.
 fn own(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_rota")).with_file_name(name);
-    assert!(program.is_file(), "{} is missing: run `cargo build -p rota-lab` first", program.display());
+    assert!(
+        program.is_file(),
+        "{} is missing: run `cargo build --workspace --bins --examples`",
+        program.display()
+    );
     program
 }
 

@@ -21,11 +21,19 @@ all() {
     works spin-$1 rota-spin flag --threads 2 --outside 300000 --inside 30000
 }
 
-# guest NAME: starts it, and sets GUEST to its process.
+# guest NAME SOURCE...: starts it, and sets GUEST to its process.
 guest() {
-    rota guest /lab/timetable >/results/$1.txt 2>/results/$1.log &
+    name=$1
+    shift
+    rota guest "$@" >/results/$name.txt 2>/results/$name.log &
     GUEST=$!
-    await grep -q 'timetable 1' /results/$1.log
+    await grep -q 'timetable 1' /results/$name.log
+}
+
+# host: sends what is in /lab/sent, and sets HOST to its process.
+host() {
+    timetables /lab/sent 1 2>/results/host.log &
+    HOST=$!
 }
 
 echo "a file that is wrong"
@@ -37,14 +45,26 @@ rota guest /lab/bad 2>/results/refused.log || status=$?
 echo "without"
 all without
 echo "with"
+cp /lab/timetable /lab/sent
+host
 guest guest
 all with
+kill $HOST
+wait $HOST || true
+await grep -q 'not heard of any more' /results/guest.log
+sed 's/generation 1/generation 2/' /lab/timetable >/lab/sent
+host
+await grep -q 'timetable 2' /results/guest.log
+rm /lab/sent
+await grep -q 'has gone; going by steal time' /results/guest.log
+cp /lab/timetable /lab/sent
+await eval '[ $(grep -c "timetable 1" /results/guest.log) = 2 ]'
 kill $GUEST
 wait $GUEST || fail "rota guest ended with $?"
 state_is disabled || fail "its scheduler is still there"
 
 echo "killed"
-guest killed
+guest killed /lab/timetable
 rota-parallel barrier --threads 2 --compute-ns 300000 --start-ns 0 --end-ns 99000000000000 &
 PROGRAM=$!
 sleep 0.3
