@@ -12,6 +12,8 @@ mod clock;
 mod file;
 mod host;
 mod load;
+#[cfg(test)]
+mod rules;
 mod shared;
 mod source;
 mod steal;

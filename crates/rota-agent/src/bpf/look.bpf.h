@@ -30,13 +30,13 @@ static __always_inline u64 next_look(u32 cpu, struct vcpu *v, u64 now)
 		return v->tries;
 	moment = moment_of(cpu, v, now);
 	if (!moment)
-		return v->distrusted && now - v->distrusted <= BELIEF_NS ? v->distrusted + BELIEF_NS + 1 : ROTA_NEVER;
+		return v->distrusted && now - v->distrusted < BELIEF_NS ? v->distrusted + BELIEF_NS : ROTA_NEVER;
 	if (!(moment & IN_SLOT))
 		return moment;
 	end = moment & ~IN_SLOT;
 	if (v->taken && now + lead_of(v) < end)
 		return end - lead_of(v);
-	if (!v->taken || now - v->taken > BELIEF_NS) {
+	if (!v->taken || now - v->taken >= BELIEF_NS) {
 		v->tries = end + TRY_NS;
 		return v->tries;
 	}

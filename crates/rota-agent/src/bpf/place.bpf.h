@@ -53,12 +53,12 @@ __noinline u32 load_of(u32 cpu)
 }
 
 /*
- * Where to go from `from`: the CPU that runs and has least to do. If none runs, one that idles and goes on before
- * `from` does; else -1.
+ * Where to go from `from`: the CPU that runs and has least to do, of several the one that runs longest. If none runs,
+ * of those that idle the first to go on, if that is before `from` does; else -1.
  */
 static __noinline s32 refuge(struct task_struct *p, u32 from)
 {
-	u64 first_at = goes_on_at(from);
+	u64 from_at = goes_on_at(from), first_at = ROTA_NEVER, longest = 0;
 	s32 best = -1, first = -1;
 	u32 i, least = ROTA_NONE;
 
@@ -69,12 +69,16 @@ static __noinline s32 refuge(struct task_struct *p, u32 from)
 		if (i == from || !may_run(p, i))
 			continue;
 		load = load_of(i);
-		if (load < least) {
-			least = load;
-			best = i;
-		} else if (load == ROTA_NONE && idles(i)) {
+		if (load < ROTA_NONE) {
+			at = runs_until(i);
+			if (load < least || (load == least && at > longest)) {
+				least = load;
+				longest = at;
+				best = i;
+			}
+		} else if (idles(i)) {
 			at = goes_on_at(i);
-			if (at < ROTA_NEVER && at + STAY_NS < first_at) {
+			if (at < first_at && at + STAY_NS < from_at) {
 				first_at = at;
 				first = i;
 			}

@@ -126,7 +126,7 @@ __noinline u64 moment_at(u32 cpu, u64 at)
 /* The same of now, if the CPU's timetable is believed. */
 static __always_inline u64 moment_of(u32 cpu, const struct vcpu *v, u64 now)
 {
-	return v->distrusted && now - v->distrusted <= BELIEF_NS ? 0 : moment_at(cpu, now);
+	return v->distrusted && now - v->distrusted < BELIEF_NS ? 0 : moment_at(cpu, now);
 }
 
 /* Until when a CPU runs: 0 if it is stopped, or about to be, and ROTA_NEVER if nothing is known to stop it. */

@@ -33,7 +33,7 @@ pub const SPIN_NS: u64 = 100_000;
 
 /// What can be expected of a vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outlook {
+pub(super) enum Outlook {
     /// It runs, or would at once, until then.
     Runs { until_ns: u64 },
     /// It does not run before then.
@@ -99,7 +99,7 @@ impl Inside {
         if self.vcpus[vcpu].sight.believes(self.now_ns) { self.moment(vcpu, at_ns) } else { None }
     }
 
-    fn outlook(&self, vcpu: usize) -> Outlook {
+    pub(super) fn outlook(&self, vcpu: usize) -> Outlook {
         let (now_ns, sight) = (self.now_ns, &self.vcpus[vcpu].sight);
         let waited_ns = sight.waits_since_ns(now_ns).map(|since_ns| now_ns - since_ns);
         let is_taken = sight.taken_ns.is_some();
@@ -120,7 +120,7 @@ impl Inside {
         }
     }
 
-    fn is_there(&self, vcpu: usize) -> bool {
+    pub(super) fn is_there(&self, vcpu: usize) -> bool {
         let outlook = self.outlook(vcpu);
         self.has_begun(vcpu)
             && matches!(outlook, Outlook::Runs { until_ns } if until_ns - self.now_ns >= STAY_NS)

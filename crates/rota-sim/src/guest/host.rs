@@ -72,6 +72,11 @@ impl Sight {
         }
     }
 
+    /// That was too often last at this time.
+    pub fn set_distrusted(&mut self, at_ns: Option<u64>) {
+        self.distrusted_ns = at_ns;
+    }
+
     /// It had a slot to the end.
     pub fn slot_was_kept(&mut self) {
         self.broken = self.broken.saturating_sub(1);

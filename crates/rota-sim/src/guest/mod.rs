@@ -8,12 +8,13 @@
 //! another vCPU that has woken a thread up, or from a device.
 
 //!
-//! What [helps](Help) a guest whose vCPUs are stopped is in `upcall` and `aware`.
+//! What [helps](Help) a guest whose vCPUs are stopped is in `upcall` and `aware`. `snapshot` asks the latter's rules.
 
 mod aware;
 mod host;
 mod inside;
 mod slots;
+mod snapshot;
 mod upcall;
 
 use std::cell::RefCell;
@@ -24,6 +25,7 @@ use crate::program::{Device, Effect, Interrupt, Program, Resumed, Site, Step, Vi
 use crate::rng::Rng;
 use inside::Inside;
 pub use slots::Timetable;
+pub use snapshot::{GuestSnapshot, VcpuSnapshot};
 
 /// For how long a thread of a guest runs if others wait: as CFS' minimum (Huang et al., HPDC 2021, section 2.2: 3 ms
 /// regularly).
