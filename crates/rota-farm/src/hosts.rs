@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use rota_sim::Rng;
 
-use super::swarm::{COSTS_STREAM, Swarm, TOGETHER_STREAM, spread};
+use super::swarm::{COSTS_STREAM, Swarm, TIMETABLE_STREAM, TOGETHER_STREAM, spread};
 
 /// Shares that do not add up to whole CPUs, in millionths.
 const ODD_SHARES: [u64; 6] = [333_300, 940_000, 600_000, 700_000, 123_456, 510_000];
@@ -69,6 +69,9 @@ impl Draft<'_> {
         let system = if self.swarm.housekeeping == 0 { 50_000 } else { 0 };
         // In millionths of a CPU.
         let mut left = cpus * (1_000_000 - system) / 100 * self.swarm.load_percent;
+        // On one host of eight half of the VMs have their slots at fixed times.
+        let mut timetables = Rng::new(self.swarm.seed, TIMETABLE_STREAM);
+        let has_timetables = timetables.chance(1, 8);
         for number in 0..self.swarm.tenants {
             writeln!(self.text, "\n[[tenant]]\nname = \"t{number}\"")?;
             let kind = self.rng.below(10);
@@ -93,6 +96,9 @@ impl Draft<'_> {
             writeln!(self.text, "vcpus = {vcpus}")?;
             if is_reserved {
                 self.reservation(vcpus, cpus, &mut left)?;
+                if has_timetables && is_vm && timetables.chance(1, 2) {
+                    writeln!(self.text, "timetable = true")?;
+                }
             }
             let matcher = if is_vm { "vm = \"qemu:" } else { "cgroup = \"" };
             writeln!(self.text, "match = {{ {matcher}t{number}\" }}")?;

@@ -16,7 +16,8 @@ pub const BOUND_STREAM: u64 = 5 << 32;
 pub const COSTS_STREAM: u64 = 6 << 32;
 /// Likewise, for whether tenants' slots come together.
 pub const TOGETHER_STREAM: u64 = 7 << 32;
-
+/// Likewise, for whether VMs are shown their slots.
+pub const TIMETABLE_STREAM: u64 = 9 << 32;
 /// Likewise, for when the daemon is killed.
 pub const DAEMON_STREAM: u64 = 8 << 32;
 
