@@ -56,7 +56,7 @@ impl Loaded {
                 }
                 "tables" => map.set_value_size(BYTES_MAX)?,
                 "views" => map.set_max_entries(settings.nr_cpus * NR_BUFFERS as u32)?,
-                "vcpus" => map.set_max_entries(settings.nr_cpus)?,
+                "vcpus" | "spinners" => map.set_max_entries(settings.nr_cpus)?,
                 _ => {}
             }
         }
@@ -137,6 +137,7 @@ impl Loaded {
             all.moved += one.moved;
             all.back += one.back;
             all.distrusted += one.distrusted;
+            all.spins += one.spins;
         }
         Ok(all)
     }

@@ -3,9 +3,10 @@
 //!
 //! Not compared is what the two do in other ways. The simulator sees a vCPU wait for its CPU, and a guest's
 //! scheduler sees its timer fire late. The simulator moves a thread whose turn is over to an idle vCPU; the
-//! scheduler tells that vCPU, which fetches it. Without a timetable the scheduler goes by steal time. If no vCPU is
-//! there, a thread goes to the first that will be: the simulator leaves out those that are in their slots 30 us
-//! later, and the scheduler counts them.
+//! scheduler tells that vCPU, which fetches it. So it is with a thread that spins, which the simulator knows and
+//! the scheduler has to see. Without a timetable the scheduler goes by steal time. If no vCPU is there, a thread
+//! goes to the first that will be: the simulator leaves out those that are in their slots 30 us later, and the
+//! scheduler counts them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

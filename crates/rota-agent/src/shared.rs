@@ -48,6 +48,8 @@ pub struct Account {
     pub back: u64,
     /// Times that slots began late too often, and the timetable was not believed for a while.
     pub distrusted: u64,
+    /// Times that a thread waited busily, and gave way to others on its CPU.
+    pub spins: u64,
 }
 
 /// What `struct rota_exit` has before the reason, and the lengths of its texts.
@@ -58,4 +60,4 @@ pub const EXIT_REASON: usize = 128;
 pub const EXIT_MSG: usize = 512;
 
 const _: () =
-    assert!(size_of::<Settings>() == 136 && size_of::<Live>() == 4136 && size_of::<Account>() == 48);
+    assert!(size_of::<Settings>() == 136 && size_of::<Live>() == 4136 && size_of::<Account>() == 56);

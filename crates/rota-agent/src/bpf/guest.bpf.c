@@ -7,12 +7,14 @@
  *   vcpu.bpf.h   what can be expected of a CPU
  *   look.bpf.h   a CPU's timer
  *   place.bpf.h  where threads run
+ *   spin.bpf.h   threads that wait busily
  *
  * The simulator's guests do the same: crates/rota-sim/src/guest/aware.rs.
  */
 #include "vcpu.bpf.h"
 #include "look.bpf.h"
 #include "place.bpf.h"
+#include "spin.bpf.h"
 
 /* For how long a thread runs if others wait; less while a CPU is stopped, so that all come forward together. */
 #define SLICE_NS 3000000ULL
@@ -104,7 +106,8 @@ void STRUCT_OPS(guest_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	vtime = max_time(t->vtime, vtime_now - SLICE_NS);
+	vtime = t->gives_way && !(enq_flags & SCX_ENQ_WAKEUP) ? max_time(t->vtime, vtime_now) + SLICE_NS
+							      : max_time(t->vtime, vtime_now - SLICE_NS);
 	scx_insert_vtime(p, to, slice_of(v), vtime, enq_flags);
 	tell(p, to, v, t->home == to);
 }
@@ -229,6 +232,7 @@ void STRUCT_OPS(guest_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
 		if (v->recalls < 0)
 			scx_set_slice(prev, slice_of(v));
+		spin_starts(cpu, task_ctx(prev));
 	} else if (!stops && is_there(cpu)) {
 		fetch(cpu);
 		call_home(cpu);
@@ -253,6 +257,8 @@ void STRUCT_OPS(guest_running, struct task_struct *p)
 	v->home = t->home;
 	v->recalls = -1;
 	v->since = bpf_ktime_get_ns();
+	t->gives_way = false;
+	spin_starts(cpu, t);
 	if (v->taken && !stays(p) && !runs_until(cpu))
 		v->account.strays++;
 	look_later(cpu, v);
@@ -269,6 +275,8 @@ void STRUCT_OPS(guest_stopping, struct task_struct *p, bool runnable)
 	t->vtime = max_time(t->vtime, vtime_now - SLICE_NS);
 	t->vtime += (bpf_ktime_get_ns() - v->since) * ROTA_WEIGHT_ONE / (p->scx.weight ?: 1);
 	v->busy = 0;
+	if (!runnable)
+		spin_sleeps(t);
 	if (v->ends && !stays(p)) {
 		if (host_time() < v->ends)
 			v->account.left++;
@@ -294,14 +302,17 @@ s32 STRUCT_OPS_SLEEPABLE(guest_init)
 	u32 cpu;
 
 	bpf_for (cpu, 0, nr_host_cpus) {
+		struct spinner *s = bpf_map_lookup_elem(&spinners, &cpu);
 		struct vcpu *v = vcpu_of(cpu);
 		s32 error;
 
-		if (!v)
+		if (!v || !s)
 			return -EINVAL;
 		v->home = v->recalls = -1;
 		error = bpf_timer_init(&v->timer, &vcpus, CLOCK_MONOTONIC);
 		error = error ?: bpf_timer_set_callback(&v->timer, look);
+		error = error ?: bpf_timer_init(&s->timer, &spinners, CLOCK_MONOTONIC);
+		error = error ?: bpf_timer_set_callback(&s->timer, spin_look);
 		error = error ?: scx_bpf_create_dsq(cpu, -1);
 		if (error)
 			return error;

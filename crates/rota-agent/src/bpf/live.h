@@ -33,10 +33,11 @@ struct guest_account {
 	__u64 moved;	  /* threads that went elsewhere since their own CPU was stopped, or about to be */
 	__u64 back;	  /* threads that came back to their own CPU */
 	__u64 distrusted; /* times that slots began late too often, and the timetable was not believed for a while */
+	__u64 spins;	  /* times that a thread waited busily, and gave way */
 };
 
 _Static_assert(sizeof(struct guest_settings) == 136, "settings size");
 _Static_assert(sizeof(struct guest_live) == 4136, "live size");
-_Static_assert(sizeof(struct guest_account) == 48, "account size");
+_Static_assert(sizeof(struct guest_account) == 56, "account size");
 
 #endif /* ROTA_GUEST_LIVE_H */

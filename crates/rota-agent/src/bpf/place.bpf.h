@@ -12,6 +12,13 @@
 struct task_ctx {
 	u64 vtime;
 	s32 home; /* -1: it has not run yet */
+	/* What was seen of it as it ran: spin.bpf.h. */
+	u32 looks;
+	u32 repeats;
+	u32 computes;	/* so many windows without a repeat */
+	bool gives_way; /* it spun in this turn, or the last one */
+	u64 seen;	/* of its fingerprints, a bit each */
+	u64 print;	/* the last one; 0: there is none */
 };
 
 struct {

@@ -32,10 +32,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut agent = Agent::start(source)?;
     note("ready");
     let account = agent.run(signals.as_fd(), &mut |line| note(line))?;
-    let Account { left, caught, strays, moved, back, distrusted } = account;
+    let Account { left, caught, strays, moved, back, distrusted, spins } = account;
     print_text(&format!(
         "ends of slots: left in time {left}, ran on {caught}; started on a stopped CPU {strays}; went elsewhere \
-         {moved}, came back {back}; not believed {distrusted}; clock within {} ns\n",
+         {moved}, came back {back}; gave way as they waited busily {spins}; not believed {distrusted}; clock within \
+         {} ns\n",
         agent.error_ns()
     ))
 }
