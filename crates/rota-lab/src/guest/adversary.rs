@@ -1,7 +1,9 @@
 //! A tenant that does all it can to cgroups, names, threads and affinities: what a user with a delegated cgroup may do.
+//! It asks for timetables, too, as if it were a VM.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -9,9 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result};
+use nix::libc::VMADDR_CID_HOST;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, VsockAddr, connect, setsockopt, socket, sockopt};
+use nix::sys::time::TimeVal;
 use nix::unistd::{Pid, setgid, setuid};
+use rota_table::VSOCK_PORT;
 use serde::{Deserialize, Serialize};
 
 use super::clock::now_ns;
@@ -55,6 +61,10 @@ pub struct Done {
     pub threads: u64,
     /// Affinities changed.
     pub bound: u64,
+    /// Connections to where VMs are sent their timetables.
+    pub asked: u64,
+    /// Bytes that were sent there.
+    pub told: u64,
     /// What the kernel refused.
     pub refused: u64,
 }
@@ -117,13 +127,14 @@ pub fn run(plan: Plan) -> Result<Done> {
 
 impl Adversary {
     fn act(&mut self) {
-        let outcome = match self.random.below(16) {
+        let outcome = match self.random.below(17) {
             0..6 => (0..64).try_for_each(|_| self.make()),
             6..9 => (0..16).try_for_each(|_| self.remove()),
             9..11 => self.relocate(),
             11 => self.fork(),
             12..15 => (0..16).try_for_each(|_| self.thread()),
-            _ => self.bind(),
+            15 => self.bind(),
+            _ => (0..4).try_for_each(|_| self.ask()),
         };
         self.done.refused += u64::from(outcome.is_err());
     }
@@ -231,6 +242,15 @@ impl Adversary {
         let pid = self.children.get(child).map_or(0, Child::id);
         sched_setaffinity(Pid::from_raw(pid as i32), &cpus)?;
         self.done.bound += 1;
+        Ok(())
+    }
+
+    fn ask(&mut self) -> io::Result<()> {
+        let asks = socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        setsockopt(&asks, sockopt::ReceiveTimeout, &TimeVal::new(1, 0))?;
+        connect(asks.as_raw_fd(), &VsockAddr::new(VMADDR_CID_HOST, VSOCK_PORT))?;
+        self.done.asked += 1;
+        self.done.told += File::from(asks).read(&mut [0; 64])? as u64;
         Ok(())
     }
 

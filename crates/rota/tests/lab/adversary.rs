@@ -32,6 +32,7 @@ name = "vm"
 class = "reserved"
 share = 0.05
 latency = "40ms"
+timetable = true
 match = { vm = "qemu:web" }
 "#;
 
@@ -58,6 +59,7 @@ fn a_hostile_tenant_takes_nothing() {
     let plan = plan();
     let guest = Guest::exact_on(NEWEST, 2)
         .own("rota-adversary")
+        .module("vsock_loopback")
         .program("setpriv")
         .file("/lab/adversary", &format!("{plan}\n"));
     let results = guest.run(&format!("# {}\n{CONFIG}", capabilities()), &script!("adversary.sh"));
@@ -87,6 +89,7 @@ fn a_hostile_tenant_takes_nothing() {
     for name in ["box", "vm"] {
         assert_eq!(tenant(&after, name).state, State::Absent, "a name is no tenant");
     }
+    assert!(done.asked > 0 && done.told == 0, "the timetable of a VM is nobody else's: {done:?}");
     assert!(
         done.made > 100 && done.removed > 0 && done.moved > 0 && done.forked > 0 && done.threads > 50,
         "{done:?}"
