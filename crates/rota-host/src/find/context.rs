@@ -51,6 +51,13 @@ fn arguments(line: &[u8]) -> Vec<&str> {
     line.split(|&byte| byte == 0).filter_map(|part| std::str::from_utf8(part).ok()).collect()
 }
 
+/// Whether a process of `proc` has the same context ids as this one: since Linux 7 a network namespace may have ids of
+/// its own, and only from inside it is known whether it does.
+pub fn shares_ids(proc: &Path, process: &Path) -> bool {
+    let namespace = |of: &Path| of.join("ns/net").read_link().ok();
+    !proc.join("sys/net/vsock/ns_mode").exists() || namespace(process) == namespace(&proc.join("self"))
+}
+
 /// The context id of a VM, and its monitor's process.
 #[derive(Clone, Debug)]
 pub struct Context {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::User;
 use rota_model::Cgroup;
 
-use super::context::{CommandLine, Context};
+use super::context::{CommandLine, Context, shares_ids};
 use super::vm::{monitor, vm_of_command};
 
 /// A monitor (`qemu`, `firecracker`, `cloud-hypervisor`) and a VM's name.
@@ -139,7 +139,7 @@ pub fn running_vms(
         let Some((key, context)) = command_of(&process).filter(|(key, _)| is_wanted(key)) else { continue };
         let Some(cgroup) = domain_of(&process, root) else { continue };
         match stranger(&process, &key.0, &root.join(&cgroup.path), owner, trust) {
-            None => vms.add(key, cgroup, context),
+            None => vms.add(key, cgroup, context.filter(|_| shares_ids(proc, &process))),
             Some(reason) => _ = vms.strangers.entry(key).or_insert(reason),
         }
     }
@@ -319,5 +319,30 @@ mod tests {
         assert!(web.id() == 3 && web.is_there());
         fs::write(fake.folder.path().join("proc/20/cmdline"), "").unwrap();
         assert!(!web.is_there(), "it has ended");
+    }
+
+    /// Two VMs may have one id, each in a network namespace of its own.
+    #[test]
+    fn a_context_id_of_another_namespace_is_not_this_ones() {
+        let fake = Fake::new();
+        let proc = fake.folder.path().join("proc");
+        for (pid, name, namespace) in [(20, "web", "net:[1]"), (21, "db", "net:[2]")] {
+            fake.process(
+                pid,
+                &format!("qemu-kvm -name {name} -device vhost-vsock-pci,guest-cid={pid}"),
+                name,
+                ROOT,
+                QEMU,
+            );
+            fs::create_dir(proc.join(format!("{pid}/ns"))).unwrap();
+            symlink(namespace, proc.join(format!("{pid}/ns/net"))).unwrap();
+        }
+        fs::create_dir_all(proc.join("self/ns")).unwrap();
+        symlink("net:[1]", proc.join("self/ns/net")).unwrap();
+        let ids = || fake.vms().contexts.values().flatten().map(Context::id).collect::<BTreeSet<_>>();
+        assert_eq!(ids(), BTreeSet::from([20, 21]), "this kernel has one space of ids");
+        fs::create_dir_all(proc.join("sys/net/vsock")).unwrap();
+        fs::write(proc.join("sys/net/vsock/ns_mode"), "global\n").unwrap();
+        assert_eq!(ids(), BTreeSet::from([20]));
     }
 }

@@ -168,10 +168,11 @@ impl Connections {
         }
         // What nix has no name for is POLLRDHUP.
         let has_gone = |fd: &PollFd<'_>| fd.revents().is_none_or(|events| events.intersects(GONE));
-        let mut gone: Vec<bool> = fds[1..=self.open.len()].iter().map(has_gone).collect();
+        let gone: Vec<bool> = fds[1..=self.open.len()].iter().map(has_gone).collect();
         drop(fds);
         let _ = wake.read();
-        self.open.retain(|_| !gone.remove(0));
+        let mut gone = gone.into_iter();
+        self.open.retain(|_| gone.next() == Some(false));
         Ok(())
     }
 
