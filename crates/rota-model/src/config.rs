@@ -40,6 +40,7 @@
 //! | `node` | the NUMA node whose CPUs it may use, by its number: its place in `nodes`, or the machine's; with `affinity`, what is in both |
 //! | `exclusive_cores` | nobody else runs on the siblings of its CPUs, `false` by default; reserved only, on a host with housekeeping CPUs |
 //! | `timetable` | a VM is shown when its vCPUs have their slots, `false` by default; reserved only |
+//! | `monitor` | whose slots a VM's threads have that are no vCPUs: `"own"`, the default, `"system"`, or the name of a tenant without `match`; `{i}` may stand in it |
 //! | `oversubscribe` | `"auto"`, the default: where the tenant's threads are more than its CPUs, a thread that waits busily gives way to the others; or `"off"` |
 //! | `match` | one of `{ cgroup = "machine.slice/web" }`, `{ vm = "qemu:web" }`, `{ unit = "redis.service" }`, `{ container = "4f1c2a9be07d" }`, `{ pod = "0a1b2c3d-..." }`; `{i}` as in `name` |
 //!
@@ -69,6 +70,7 @@ mod error;
 mod host;
 mod kubernetes;
 mod matcher;
+mod monitor;
 mod syntax;
 mod table;
 mod tenant;
@@ -226,7 +228,7 @@ fn parse_on<T>(
             tenants.read(&table, &mut errors);
         }
     }
-    let tenants = tenants.finish();
+    let tenants = tenants.finish(&mut errors);
     let model = host.filter(|_| errors.is_empty()).map(|host| Model { host, tenants });
     let more = read(&tables[0], model.as_ref(), &mut errors);
     match model {

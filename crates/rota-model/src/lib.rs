@@ -19,7 +19,7 @@ pub use counts::Counts;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use pod::{Pod, Qos};
 pub use share::Share;
-pub use team::Team;
+pub use team::{Monitor, Team};
 pub use tenant::{Cgroup, Class, Match, Reservation, Tenant, TenantId};
 pub use topology::{Costs, CpuPlace, Host, Interference, Placement, Spare, Topology};
 
@@ -38,6 +38,17 @@ impl Model {
     pub fn system(&self) -> Option<TenantId> {
         let id = self.tenants.iter().position(|tenant| tenant.name == Tenant::SYSTEM)?;
         TenantId::try_from(id).ok()
+    }
+
+    /// The tenant that has the threads of this VM's monitor, if that is another one and not the system's.
+    pub fn monitor_of(&self, vm: &Tenant) -> Option<&Tenant> {
+        let Monitor::Tenant(name) = &vm.team.monitor else { return None };
+        self.tenants.iter().find(|tenant| tenant.name == *name)
+    }
+
+    /// How many VMs' monitors have their threads in this tenant.
+    pub fn monitors_in(&self, tenant: &Tenant) -> usize {
+        self.tenants.iter().filter(|vm| vm.team.monitor.name() == Some(&tenant.name)).count()
     }
 
     /// The model without these CPUs, some of its host's. A host that loses all of its housekeeping CPUs gets the

@@ -16,6 +16,7 @@ mod admission;
 mod event;
 mod exchange;
 mod found;
+mod monitors;
 mod parts;
 #[cfg(test)]
 mod tests;
@@ -223,6 +224,7 @@ impl Life {
             }
             Event::Tick => {}
         }
+        self.follow_vms(now_ns, &mut said);
         self.adopt(now_ns, &mut said);
         let table = self.plan(now_ns, &mut said);
         let mut actions: Vec<Action> = said.into_iter().map(Action::Say).collect();
@@ -279,11 +281,16 @@ impl Life {
         // Two of one name cannot be here: the one that was has gone unseen.
         self.vanished(now_ns, name, said);
         if let Some(id) = self.sought(&cgroup) {
-            return self.recognise(now_ns, id, (tenant, cgroup), said);
+            return self.recognise(now_ns, id, (tenant, Some(cgroup)), said);
         }
         said.push(format!("{name}: appeared in cgroup {}: {}", cgroup.path.display(), describe(&tenant)));
+        let id = self.free_id();
+        self.enter(id, now_ns, tenant, Some(cgroup));
+    }
+
+    fn free_id(&self) -> TenantId {
         let free = (SYSTEM + 1..).find(|id| !self.entries.contains_key(id));
-        self.enter(free.expect("fewer tenants than numbers"), now_ns, tenant, Some(cgroup));
+        free.expect("fewer tenants than numbers")
     }
 
     fn enter(&mut self, id: TenantId, now_ns: u64, tenant: Tenant, cgroup: Option<Cgroup>) {
@@ -507,7 +514,14 @@ impl Life {
         let kind = if entry.is_vm { TenantKind::Vm } else { TenantKind::Container };
         let bound = entry.threads.iter().filter(|(index, _)| **index < vcpus);
         Told {
-            spec: Some(TenantSpec { id, class, vcpus, kind, oversubscribe: entry.tenant.oversubscribe }),
+            spec: Some(TenantSpec {
+                id,
+                class,
+                vcpus,
+                kind,
+                oversubscribe: entry.tenant.oversubscribe,
+                monitor: self.monitor(entry),
+            }),
             cgroup: entry.cgroup.as_ref().map(|cgroup| cgroup.id),
             threads: bound.map(|(index, tid)| (*tid, *index)).collect(),
         }

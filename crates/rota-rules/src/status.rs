@@ -170,6 +170,9 @@ pub struct TenantStatus {
     /// Its total share goes to its vCPUs by their load.
     #[serde(default)]
     pub matching: bool,
+    /// Of a VM: the tenant that has its monitor's threads, if that is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub monitor: Option<String>,
     /// What each vCPU is promised, if that differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<f64>,

@@ -65,6 +65,8 @@ pub struct TenantSpec {
     pub kind: TenantKind,
     /// Its threads that wait busily give way to their siblings.
     pub oversubscribe: bool,
+    /// Of a VM: the tenant that has its threads that are no vCPUs, as long as it is here and no VM. Itself, if none.
+    pub monitor: Option<TenantId>,
 }
 
 /// A table in force.
@@ -214,7 +216,7 @@ impl<K: Kernel> Scheduler<K> {
         // Its first queue is number 0 for good: room for a vCPU on each CPU.
         let vcpus = if options.housekeeping.is_empty() { self.settings.nr_cpus } else { 1 };
         let (class, kind) = (Class::Background, TenantKind::Container);
-        let spec = TenantSpec { id: SYSTEM, class, vcpus, kind, oversubscribe: false };
+        let spec = TenantSpec { id: SYSTEM, class, vcpus, kind, oversubscribe: false, monitor: None };
         self.enter(spec, vcpus)?;
         let mut tenants = self.tenants.borrow_mut();
         let system = tenants.get_mut(&SYSTEM).context("the system was entered")?;
@@ -267,6 +269,7 @@ impl<K: Kernel> Scheduler<K> {
         record.weight = spec.weight();
         record.nr_vcpus = spec.vcpus;
         record.oversubscribe = u32::from(spec.oversubscribe);
+        record.monitor = spec.monitor.unwrap_or(NONE);
         record.latency_ns = spec.class_latency_ns();
         if let Some(known) = known.filter(|known| known.record.promised_from != 0) {
             // A tighter bound holds from the next table on: see `promise`.

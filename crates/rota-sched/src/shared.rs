@@ -95,6 +95,8 @@ structures! {
         former_entry: u32,
         oversubscribe: u32,
         nr_queues: u32,
+        monitor: u32,
+        reserved: u32,
     }
     CpuView = "rota_cpu_view" {
         slices: u32,

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use rota_host::topology;
 use rota_model::config::{Here, Kubernetes, Source};
-use rota_model::{CpuSet, Model, Pod};
+use rota_model::{CpuSet, Model, Pod, Tenant};
 use rota_rules::pods::{Node, parse_node};
 
 use crate::daemon::Machine;
@@ -52,7 +52,9 @@ pub fn remarks(model: &Model, offline: &CpuSet) -> Vec<String> {
     let offline = (!offline.is_empty()).then(|| {
         format!("CPUs {offline} of host.cpus are offline: nothing is planned there until they are online")
     });
-    let unmatched = model.tenants.iter().filter(|tenant| tenant.matcher.is_none() && !tenant.pinned);
+    let is_unmatched =
+        |tenant: &&Tenant| tenant.matcher.is_none() && !tenant.pinned && model.monitors_in(tenant) == 0;
+    let unmatched = model.tenants.iter().filter(is_unmatched);
     let unmatched =
         unmatched.map(|tenant| format!("{}: has no `match`, so it is only planned for", tenant.name));
     offline.into_iter().chain(unmatched).collect()

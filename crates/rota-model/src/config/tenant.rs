@@ -7,11 +7,12 @@ use toml::de::DeValue;
 use super::amount;
 use super::error::Errors;
 use super::matcher;
+use super::monitor;
 use super::table::Table;
 use super::{VCPUS_MAX, value};
-use crate::{Class, CpuSet, Host, Match, Reservation, Share, Team, Tenant, quote};
+use crate::{Class, CpuSet, Host, Match, Monitor, Reservation, Share, Team, Tenant, quote};
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "name",
     "count",
     "class",
@@ -28,6 +29,7 @@ const KEYS: [&str; 17] = [
     "together",
     "matching",
     "timetable",
+    "monitor",
     "match",
 ];
 
@@ -48,6 +50,8 @@ pub(super) struct Tenants<'a> {
     list: Vec<Tenant>,
     names: HashMap<String, Place<'a>>,
     matches: HashMap<Match, Place<'a>>,
+    /// The tables of VMs whose monitors' threads are another tenant's, with that one's name.
+    monitored: Vec<(Table<'a>, String)>,
     vcpus: u64,
 }
 
@@ -61,8 +65,8 @@ impl<'a> Tenants<'a> {
     /// None yet but the system's own. Without a host, affinities are not checked against it.
     pub fn new(host: Option<&'a Host>, system: Option<Tenant>) -> Tenants<'a> {
         let vcpus = system.as_ref().map_or(0, |system| system.vcpus.into());
-        let (names, matches) = (HashMap::new(), HashMap::new());
-        Tenants { host, list: system.into_iter().collect(), names, matches, vcpus }
+        let (names, matches, monitored) = Default::default();
+        Tenants { host, list: system.into_iter().collect(), names, matches, monitored, vcpus }
     }
 
     /// Reads one `[[tenant]]` and adds what it makes.
@@ -73,7 +77,12 @@ impl<'a> Tenants<'a> {
     }
 
     /// All tenants, in the order of reading; the system's own first.
-    pub fn finish(self) -> Vec<Tenant> {
+    pub fn finish(self, errors: &mut Errors) -> Vec<Tenant> {
+        for (table, name) in &self.monitored {
+            errors.extend(
+                monitor::check(name, &self.list).err().map(|message| table.error("monitor", message)),
+            );
+        }
         self.list
     }
 
@@ -104,6 +113,7 @@ impl<'a> Tenants<'a> {
             matching(value, vcpus, together, class.as_ref(), matcher.as_ref())
         });
         let timetable = table.read("timetable", errors, |value| timetable(value, matcher.as_ref()));
+        let monitor = table.read("monitor", errors, |value| monitor::read(value, indexed, matcher.as_ref()));
         let (name, class) = (name?, class?);
         Some(Template {
             count: count.unwrap_or(1),
@@ -119,6 +129,7 @@ impl<'a> Tenants<'a> {
                     together: together.unwrap_or(false),
                     matching: matching.unwrap_or(false),
                     timetable: timetable.unwrap_or(false),
+                    monitor: monitor.unwrap_or_default(),
                     parts: Vec::new(),
                 },
                 matcher,
@@ -158,7 +169,11 @@ impl<'a> Tenants<'a> {
                 return errors.push(table.error("match", message));
             }
             let affinity = tenant.affinity.clone();
-            let team = tenant.team.clone();
+            let mut team = tenant.team.clone();
+            if let Monitor::Tenant(name) = &mut team.monitor {
+                *name = fill(name);
+                self.monitored.push((table.clone(), name.clone()));
+            }
             self.list.push(Tenant { name, affinity, team, matcher, ..*tenant });
         }
     }

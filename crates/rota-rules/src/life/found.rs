@@ -4,6 +4,8 @@
 //! id. Until all tenants are recognised, or have been looked for long enough, nothing is planned, and nothing changes
 //! for them. The first table after that is planned from nothing, for what the configuration says now.
 
+use std::collections::BTreeSet;
+
 use rota_model::{Cgroup, Class, Model, Reservation, Share, Team, Tenant, TenantId};
 use rota_sched::{Found, FoundTenant, SYSTEM, TenantKind};
 
@@ -23,8 +25,11 @@ impl Life {
             cpus: found.cpus,
             ..Table::default()
         };
+        let monitors: BTreeSet<TenantId> =
+            found.tenants.iter().filter_map(|tenant| tenant.spec.monitor).collect();
         for tenant in found.tenants {
-            life.seek(tenant);
+            let is_monitor = monitors.contains(&tenant.spec.id);
+            life.seek(tenant, is_monitor);
         }
         if life.entries.values().any(|entry| entry.sought.is_some()) {
             life.due_ns = Some(now_ns + LOOK_NS);
@@ -33,7 +38,7 @@ impl Life {
     }
 
     /// Has a tenant of the scheduler's looked for. The system's own is here.
-    fn seek(&mut self, found: FoundTenant) {
+    fn seek(&mut self, found: FoundTenant, is_monitor: bool) {
         let id = found.spec.id;
         let system = self.entries.get(&id).map(|entry| entry.tenant.clone());
         let tenant = system.as_ref().filter(|_| id == SYSTEM).cloned().unwrap_or_else(|| nameless(&found));
@@ -52,8 +57,8 @@ impl Life {
                 self.enter(id, found.since_ns, tenant, None);
                 let arrived = self.entries.get_mut(&id).expect("it has entered");
                 (arrived.present, arrived.told) = (false, told);
-                // Without a cgroup it cannot be recognised: the daemon ended as it came or went.
-                arrived.sought = found.cgroup.is_some().then_some(found);
+                // Without a cgroup or a VM it cannot be recognised: the daemon ended as it came or went.
+                arrived.sought = (is_monitor || found.cgroup.is_some()).then_some(found);
             }
         }
     }
@@ -69,15 +74,17 @@ impl Life {
         &mut self,
         now_ns: u64,
         id: TenantId,
-        (tenant, cgroup): (Tenant, Cgroup),
+        (tenant, cgroup): (Tenant, Option<Cgroup>),
         said: &mut Vec<String>,
     ) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let Some(found) = entry.sought.take() else { return };
         let goes_on = if found.promised.is_empty() { describe(&tenant) } else { "as promised".to_owned() };
-        said.push(format!("{}: goes on in cgroup {}: {goes_on}", tenant.name, cgroup.path.display()));
+        let place = cgroup.as_ref().map(|cgroup| format!(" in cgroup {}", cgroup.path.display()));
+        said.push(format!("{}: goes on{}: {goes_on}", tenant.name, place.unwrap_or_default()));
+        let monitor = found.spec.monitor.zip(self.model.monitor_of(&tenant).cloned());
         entry.tenant = tenant;
-        entry.cgroup = Some(cgroup);
+        entry.cgroup = cgroup;
         entry.present = true;
         entry.is_vm |= found.spec.kind == TenantKind::Vm;
         entry.threads = found.threads.iter().map(|(tid, index)| (*index, *tid)).collect();
@@ -86,6 +93,9 @@ impl Life {
                 entry.tenant.team.parts.clone_from(&granted.team.parts);
             }
             self.in_force.grants.insert(id, granted);
+        }
+        if let Some((id, tenant)) = monitor {
+            self.recognise(now_ns, id, (tenant, None), said);
         }
         if self.entries.values().all(|entry| entry.sought.is_none()) {
             self.due_ns = Some(now_ns + SETTLE_NS);

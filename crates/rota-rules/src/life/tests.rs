@@ -366,6 +366,40 @@ fn vcpu_threads_make_a_vm() {
     assert!(world.record.threads.is_empty());
 }
 
+/// The tenant that has monitors' threads comes with the first VM that names it, and goes with the last.
+#[test]
+fn a_tenant_for_monitors_is_here_as_long_as_a_vm_is() {
+    let vm = |name: &str, monitor: &str| {
+        let tenant = reserved(name, 0.1, 20);
+        format!("{tenant}monitor = \"{monitor}\"\nmatch = {{ vm = \"qemu:{name}\" }}\n")
+    };
+    let io = reserved("io", 0.1, 20);
+    let text = |monitor: &str| format!("{}{}{io}", vm("a", monitor), vm("b", monitor));
+    let mut world = World::new(model(&text("io")));
+    let is_here = |world: &World| world.life.tenants().any(|view| view.tenant.name == "io");
+    assert!(!is_here(&world));
+    world.appear("a", 1);
+    world.settle();
+    let (a, io) = (world.view("a").id, world.view("io").id);
+    assert!(matches!(world.record.specs[&io].class, Class::Reserved(_)), "it has slots");
+    let monitor = |world: &World| world.record.specs[&a].monitor;
+    assert_eq!(monitor(&world), None, "any thread may be a vCPU");
+    world.event(Event::Threads { tenant: "a".into(), threads: BTreeMap::from([(0, 50)]) });
+    assert_eq!(monitor(&world), Some(io));
+    world.appear("b", 2);
+    world.event(Event::Configured(model(&text("system"))));
+    assert_eq!(monitor(&world), Some(rota_sched::SYSTEM));
+    world.settle();
+    assert!(!is_here(&world), "no VM names it");
+    world.event(Event::Configured(model(&text("io"))));
+    world.vanish("a");
+    world.settle();
+    assert!(is_here(&world), "b is left");
+    world.vanish("b");
+    world.settle();
+    assert!(!is_here(&world));
+}
+
 /// QEMU without debug-threads=on was served without a word as if it had no vCPU.
 #[test]
 fn a_vm_without_names_of_vcpus_is_told_once() {

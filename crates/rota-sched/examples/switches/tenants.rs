@@ -260,5 +260,12 @@ fn reserved(percent: u32, period_ns: u64) -> Class {
 
 fn spec(id: TenantId, tenant: &Tenant) -> TenantSpec {
     let kind = TenantKind::Container;
-    TenantSpec { id, class: tenant.class, vcpus: tenant.vcpus, kind, oversubscribe: tenant.oversubscribe }
+    TenantSpec {
+        id,
+        class: tenant.class,
+        vcpus: tenant.vcpus,
+        kind,
+        oversubscribe: tenant.oversubscribe,
+        monitor: None,
+    }
 }

@@ -150,6 +150,8 @@ struct rota_tenant {
 	__u32 former_entry;  /* of vCPU 0 */
 	__u32 oversubscribe; /* 1: threads that spin give way to their siblings (spin.bpf.h) */
 	__u32 nr_queues;     /* it has so many, from first_queue on: for the loader */
+	__u32 monitor;	     /* of a VM: the tenant that has its monitor's threads; ROTA_NONE: itself */
+	__u32 reserved;
 };
 
 /* One CPU's part of the table in one buffer, decoded by the loader before the table is published. */
@@ -324,7 +326,7 @@ struct rota_exit {
 	char msg[ROTA_EXIT_MSG_LEN];
 };
 
-_Static_assert(sizeof(struct rota_tenant) == 64, "tenant size");
+_Static_assert(sizeof(struct rota_tenant) == 72, "tenant size");
 _Static_assert(sizeof(struct rota_cpu_view) == ROTA_CACHE_LINE, "a CPU's view is one cache line");
 _Static_assert(sizeof(struct rota_publish) == 40, "publish size");
 

@@ -54,6 +54,20 @@ __noinline u32 find_tenant(struct task_struct *p __arg_trusted)
 	return SYSTEM_TENANT;
 }
 
+/*
+ * A VM's thread that is no vCPU is the tenant's that has the monitor's threads. Where that tenant is gone, or is a VM,
+ * the thread stays the VM's.
+ */
+static __always_inline void count_to_monitor(struct rota_tenant *vm, struct membership *m)
+{
+	struct rota_tenant *monitor = tenant_of(vm->monitor);
+
+	if (!monitor || monitor->class == ROTA_CLASS_NONE || monitor->kind == ROTA_KIND_VM)
+		return;
+	m->tenant = vm->monitor;
+	m->queue = monitor->first_queue;
+}
+
 /* Decides where a task belongs: its tenant's one queue, or a VM's queue of its own or for the monitor's threads. */
 static __always_inline void classify(struct task_struct *p, struct membership *m)
 {
@@ -71,8 +85,10 @@ static __always_inline void classify(struct task_struct *p, struct membership *m
 	if (tenant->kind != ROTA_KIND_VM)
 		return;
 	thread = bpf_map_lookup_elem(&vcpu_threads, &tid);
-	if (!thread || thread->tenant != m->tenant || thread->index >= tenant->nr_vcpus)
+	if (!thread || thread->tenant != m->tenant || thread->index >= tenant->nr_vcpus) {
+		count_to_monitor(tenant, m);
 		return;
+	}
 	m->vcpu = thread->index;
 	m->queue += 1 + thread->index;
 }

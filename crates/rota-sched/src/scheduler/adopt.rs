@@ -15,7 +15,7 @@ use rota_table::{Certified, Promise, TableView, certify};
 use super::{InBuffer, Installed, Known, Published, Scheduler, TenantKind, TenantSpec, queues_needed};
 use crate::kernel::{Kernel, Memory};
 use crate::placement::Placement;
-use crate::shared::{self, Live, NEVER, Profile, Settings, TableRef, VcpuThread, class};
+use crate::shared::{self, Live, NEVER, NONE, Profile, Settings, TableRef, VcpuThread, class};
 
 /// What a daemon finds that takes a scheduler over.
 #[derive(Clone, Debug, Default)]
@@ -221,6 +221,7 @@ fn spec(id: TenantId, record: &shared::Tenant) -> TenantSpec {
         vcpus: record.nr_vcpus,
         kind: if record.kind == 0 { TenantKind::Container } else { TenantKind::Vm },
         oversubscribe: record.oversubscribe != 0,
+        monitor: (record.monitor != NONE).then_some(record.monitor),
     }
 }
 
@@ -265,7 +266,6 @@ mod tests {
     use bytemuck::Zeroable;
 
     use super::*;
-    use crate::shared::NONE;
 
     #[test]
     fn a_tenant_is_what_its_record_says() {
@@ -276,12 +276,20 @@ mod tests {
             nr_vcpus: 2,
             latency_ns: 7,
             oversubscribe: 1,
+            monitor: 5,
             first_vcpu: [NONE; 2],
             ..Zeroable::zeroed()
         };
         let share = Share::from_ppb(250_000_000).unwrap();
         let class = Class::Reserved(Reservation { share, latency_ns: 7, capped: false });
-        let expected = TenantSpec { id: 3, class, vcpus: 2, kind: TenantKind::Vm, oversubscribe: true };
+        let expected = TenantSpec {
+            id: 3,
+            class,
+            vcpus: 2,
+            kind: TenantKind::Vm,
+            oversubscribe: true,
+            monitor: Some(5),
+        };
         assert_eq!(spec(3, &record), expected);
     }
 

@@ -394,6 +394,7 @@ fn who_waits_behind_another_when_a_tenant_becomes_shared_takes_an_idle_cpu() {
             vcpus: 1,
             kind: rota_sched::TenantKind::Container,
             oversubscribe: true,
+            monitor: None,
         };
         run.act(|run| run.policy.ask(&mut run.machine, |scheduler| scheduler.tenant_set(&spec).unwrap()));
         run.observer.begin(&mut run.machine);

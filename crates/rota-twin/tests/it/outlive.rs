@@ -14,7 +14,8 @@ const MS: u64 = 1_000_000;
 
 type Run = Simulation<Rota, (Metrics, Promises, Sanity)>;
 
-/// Two containers, a VM and a shared tenant. `grown` is the edit in whose middle the daemon ends.
+/// Two containers, a VM with a tenant for its monitor, and a shared tenant. `grown` is the edit in whose middle the
+/// daemon ends.
 fn text(grown: bool) -> String {
     let (vcpus, share) = if grown { (4, 0.3) } else { (2, 0.25) };
     format!(
@@ -37,7 +38,14 @@ class = "reserved"
 vcpus = 2
 share = 0.4
 latency = "10ms"
+monitor = "io"
 match = {{ vm = "qemu:v" }}
+
+[[tenant]]
+name = "io"
+class = "reserved"
+share = 0.1
+latency = "20ms"
 
 [[tenant]]
 name = "s"
@@ -69,7 +77,7 @@ impl Host {
         let topology = model.host.topology.clone();
         let mut run = Run::new(topology, Costs::default(), 1, 1_000 * MS, policy, observers);
         let mut tenants = Tenants::new(&mut run.machine, &model);
-        for name in ["a", "a", "a", "s", "s", "b"] {
+        for name in ["a", "a", "a", "s", "s", "b", "v"] {
             let spec = tenants.thread(name, Hog);
             run.spawn(spec);
         }

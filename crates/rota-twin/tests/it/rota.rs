@@ -218,6 +218,52 @@ fn a_busy_monitor_takes_half_of_each_slot_of_its_vcpu() {
     });
 }
 
+/// What of 2 s a vCPU and its monitor receive, in ms, that both compute all the time, and how long each waits at most.
+/// `monitor` has the monitor's threads.
+fn with_a_busy_monitor(host: &str, monitor: &'static str) -> [(u64, u64); 2] {
+    const IO: &str =
+        "[[tenant]]\nname = \"io\"\nclass = \"reserved\"\nshare = 0.1\nlatency = \"20ms\"\ncapped = true\n";
+    let text = format!("{host}{MONITORED}monitor = \"{monitor}\"\n{IO}");
+    apart(move || {
+        let model = model(&text, 2);
+        let (mut run, mut tenants) = start(&model, 1);
+        let vcpu = tenants.vcpu("vm", 0, Hog);
+        let threads = [(0, vcpu.pid)].into();
+        for spec in [vcpu, tenants.thread("vm", Hog), tenants.system(Hog)] {
+            run.spawn(spec);
+        }
+        settle(&mut run, &tenants);
+        run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
+        run.run_until(run.machine.now_ns() + 500 * MS);
+        run.observer.0.begin(&mut run.machine);
+        run.run_until(run.machine.now_ns() + 2_000 * MS);
+        let metrics = run.observer.0.finish(&mut run.machine);
+        let home = tenants.home("vm");
+        [home.unit(0), home.unit(1)].map(|unit| {
+            let metrics = &metrics[unit.index()];
+            (metrics.received_ns / MS, metrics.blackout_max_ns / MS)
+        })
+    })
+}
+
+/// A vCPU has its slots whole, and its bound, if its monitor's threads are another tenant's.
+#[test]
+fn a_busy_monitor_elsewhere_takes_nothing_of_its_vcpu() {
+    const KEPT: &str = "[host]\ncpus = \"0-1\"\nhousekeeping = \"0\"\n";
+    for (host, monitor, of_vcpu, of_monitor) in [
+        (KEPT, "own", 270..340, 270..340),
+        (KEPT, "system", 595..640, 900..1_010), // of CPU 0, beside a task of the system's
+        (KEPT, "io", 595..640, 195..220),
+        ("", "io", 595..640, 195..220),
+    ] {
+        let [vcpu, other] = with_a_busy_monitor(host, monitor);
+        println!("{monitor}: vCPU {vcpu:?} ms, monitor {other:?} ms");
+        assert!(of_vcpu.contains(&vcpu.0), "{monitor}: the vCPU received {} ms", vcpu.0);
+        assert!(of_monitor.contains(&other.0), "{monitor}: the monitor received {} ms", other.0);
+        assert!(monitor == "own" || vcpu.1 <= 20, "{monitor}: the vCPU waited for {} ms", vcpu.1);
+    }
+}
+
 /// A thread of the monitor is sent to an idle slot whose vCPU wakes in the same moment: it is served in another idle
 /// slot of the VM, and does not wait for its turn in that one.
 #[test]

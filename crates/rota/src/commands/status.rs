@@ -180,6 +180,9 @@ fn notes(tenant: &TenantStatus, text: &mut String) {
     if let Some(refused) = &tenant.refused {
         *text += &format!("{name}: no room for its reservation: {refused}\n");
     }
+    if let (Some(monitor), Some(_)) = (&tenant.monitor, tenant.id) {
+        *text += &format!("{name}: its monitor runs as {monitor}\n");
+    }
     *text += &causes(&format!("{name}: missed its bound by: "), &tenant.missed_by_cause, |count| {
         count.to_string()
     });
@@ -234,6 +237,7 @@ mod tests {
             promised: id.map(|_| 0.2),
             together: false,
             matching: false,
+            monitor: None,
             parts: Vec::new(),
             received: 0.2034,
             used_ns: 2_400_000_000,

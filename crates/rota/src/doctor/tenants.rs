@@ -14,6 +14,11 @@ pub fn examine(machine: &Machine, preview: &Preview) -> Vec<Finding> {
 
 fn tenant_findings(machine: &Machine, preview: &Preview, tenant: &Tenant) -> Vec<Finding> {
     let name = &tenant.name;
+    let vms = preview.model.monitors_in(tenant);
+    if vms > 0 {
+        let s = if vms == 1 { "" } else { "s" };
+        return vec![Finding::ok(name, format!("has the threads of {vms} VM monitor{s}"))];
+    }
     let Some(matcher) = &tenant.matcher else {
         let (found, mend) =
             ("has no `match`, so it is only planned for", "write e.g. match = { unit = \"web.service\" }");

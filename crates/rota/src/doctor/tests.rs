@@ -179,6 +179,16 @@ fn a_tenant_without_room_is_told_why() {
 }
 
 #[test]
+fn a_tenant_for_monitors_wants_no_match() {
+    let tenants = "[[tenant]]|name = \"io\"|class = \"reserved\"|share = 0.1|latency = \"20ms\"|[[tenant]]|\
+                   name = \"db\"|class = \"reserved\"|vcpus = 2|share = 0.5|latency = \"20ms\"|monitor = \"io\"|\
+                   match = { vm = \"qemu:db\" }";
+    let config = format!("etc/rota/rota.toml: [host]|cpus = \"0-3\"|housekeeping = \"0\"|{tenants}");
+    let (level, text) = said(&[&config], "io");
+    assert_eq!((level, &text[..]), (Level::Ok, "has the threads of 1 VM monitor -> "));
+}
+
+#[test]
 fn pods_need_a_runtime_that_tells_of_them() {
     let config = "etc/rota/rota.toml: [host]|cpus = \"0-3\"|housekeeping = \"0\"|[kubernetes]";
     let (level, text) = said(&[config], "Kubernetes");

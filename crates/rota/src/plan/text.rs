@@ -1,5 +1,7 @@
 //! A plan for people.
 
+use std::collections::BTreeMap;
+
 use rota_model::{CpuSet, Model};
 use rota_plan::{CpuPlan, Plan, SlotsAlone, WINDOW_VCPUS_MAX, slots_alone};
 
@@ -33,6 +35,7 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
             count(spare.count as usize, "spare")
         );
     }
+    text += &monitors(model);
     text += &by_slots(plan, model);
     text += "\n";
     text += &columns(cpu_rows(plan, model));
@@ -41,6 +44,19 @@ pub fn render_text(plan: &Plan, model: &Model) -> String {
         text += &columns(vcpu_rows(plan, model));
     }
     text
+}
+
+/// A line for each tenant that has the threads of VMs' monitors.
+fn monitors(model: &Model) -> String {
+    let mut vms: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for vm in &model.tenants {
+        vm.team.monitor.name().into_iter().for_each(|name| vms.entry(name).or_default().push(&vm.name));
+    }
+    let line = |(name, vms): (&str, Vec<&str>)| match vms[..] {
+        [vm] => format!("The monitor of {vm} runs as {name}.\n"),
+        _ => format!("The monitors of {} VMs run as {name}.\n", vms.len()),
+    };
+    vms.into_iter().map(line).collect()
 }
 
 /// A line for each reason why CPUs go by their slots alone.

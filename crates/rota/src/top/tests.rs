@@ -26,6 +26,7 @@ fn tenant(name: &str, id: Option<u32>, promised: Option<f64>) -> TenantStatus {
         promised,
         together: false,
         matching: false,
+        monitor: None,
         parts: Vec::new(),
         received: 0.25,
         used_ns: 2_400_000_000,

@@ -25,6 +25,7 @@ fn status() -> Status {
         promised: Some(0.2),
         together: false,
         matching: false,
+        monitor: None,
         parts: Vec::new(),
         received: 0.25,
         used_ns: 1,
