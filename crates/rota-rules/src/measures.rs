@@ -2,7 +2,9 @@
 //! test holds the keys of `rota status --json` against it. A new figure is a field of the status and an entry here.
 
 use crate::profile::BySpent;
-use crate::status::{ByCause, CpuStatus, InterferenceStatus, PlacePressure, SchedulerStatus, TenantStatus};
+use crate::status::{
+    ByCause, CpuStatus, InterferenceStatus, KubernetesStatus, PlacePressure, SchedulerStatus, TenantStatus,
+};
 
 /// Whether a figure goes up and down, or only up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -276,6 +278,45 @@ pub const PRESSURE: &[Measure<PlacePressure>] = &[measure!(
     |place| Value::One(place.lines_per_ms as f64)
 )];
 
+/// Of the node's pods, if they are tenants.
+pub const KUBERNETES: &[Measure<KubernetesStatus>] = &[
+    measure!(
+        Gauge,
+        "kubernetes_runtime_connected",
+        "runtime",
+        number,
+        "1 while the container runtime tells of its pods, else 0",
+        |all| Value::One(f64::from(u8::from(all.runtime.is_some())))
+    ),
+    measure!(
+        Gauge,
+        "kubernetes_pods",
+        "pods",
+        number,
+        "Pods of which the container runtime has told",
+        |all| { Value::One(f64::from(all.pods)) }
+    ),
+    measure!(
+        Gauge,
+        "kubernetes_matched_pods",
+        "matched",
+        number,
+        "Pods that are tenants, and whose cgroup was found",
+        |all| Value::One(f64::from(all.matched))
+    ),
+    measure!(
+        Gauge,
+        "kubernetes_refused_pods",
+        "refused_by",
+        number,
+        "Pods that are not served as they ask, by reason",
+        |all| {
+            let counts = all.refused_by.iter();
+            Value::By("reason", counts.map(|(reason, count)| (reason.clone(), f64::from(*count))).collect())
+        }
+    ),
+];
+
 impl<T> Measure<T> {
     /// Its name in Prometheus.
     pub fn full_name(&self) -> String {
@@ -317,6 +358,7 @@ mod tests {
             rows("scheduler", SCHEDULER),
             rows("tenants[]", TENANT),
             rows("cpus[]", CPU),
+            rows("kubernetes", KUBERNETES),
             rows("interference", INTERFERENCE) + &rows("interference.cpus[]", PRESSURE),
         ] {
             assert!(

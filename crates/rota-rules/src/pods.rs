@@ -10,10 +10,14 @@
 //! Kubernetes has admitted: a pod is promised at most what it requests, and no shorter waits than the node's
 //! configuration says.
 
+mod refusal;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rota_model::config::{ConfigErrors, Here, Kubernetes, Machine, Source, parse_here};
 use rota_model::{Class, Pod, Qos, Reservation, Tenant};
+
+pub use refusal::{Reason, Refusal};
 
 /// What annotations begin with.
 const PREFIX: &str = "rota/";
@@ -35,7 +39,7 @@ pub struct Node {
     /// What the files say, with a tenant more for each pod.
     pub here: Here,
     /// By pod (`namespace/name`) why it is not served as its author asks.
-    pub refused: BTreeMap<String, String>,
+    pub refused: BTreeMap<String, Refusal>,
 }
 
 /// How much of what a pod asks for is used.
@@ -55,7 +59,7 @@ struct Candidate<'a> {
     /// Of the tenant.
     name: String,
     used: Used,
-    refused: Option<String>,
+    refused: Option<Refusal>,
 }
 
 /// Reads the files for this machine, with the pods as further tenants if there is a `[kubernetes]`.
@@ -83,7 +87,7 @@ pub fn parse_node(sources: &[Source], machine: &Machine, pods: &[Pod]) -> Result
         let mut is_anybodys = false;
         for candidate in &mut candidates {
             if let Some(reason) = wrong.get(&candidate.path()) {
-                candidate.take_back(reason);
+                candidate.take_back(reason.clone());
                 is_anybodys = true;
             }
         }
@@ -113,7 +117,7 @@ fn candidates(pods: &[Pod], cpus: usize) -> Vec<Candidate<'_>> {
         let name = if is_free { name } else { format!("pod-{}", pod.uid) };
         let mut candidate = Candidate { pod, name, used: Used::Annotations, refused: None };
         if let Some(reason) = foreign(pod).or_else(|| beyond_node(pod, cpus)) {
-            candidate.take_back(&reason);
+            candidate.take_back(reason);
         }
         candidate
     };
@@ -121,18 +125,19 @@ fn candidates(pods: &[Pod], cpus: usize) -> Vec<Candidate<'_>> {
 }
 
 /// Which annotation is none of a pod's author.
-fn foreign(pod: &Pod) -> Option<String> {
+fn foreign(pod: &Pod) -> Option<Refusal> {
     let (foreign, _) = asked(&pod.annotations).find(|(key, _)| !KEYS.contains(key))?;
     let keys = KEYS.join(", ");
-    Some(format!("{PREFIX}{foreign} is no annotation that counts; those are {PREFIX} and {keys}"))
+    let why = format!("{PREFIX}{foreign} is no annotation that counts; those are {PREFIX} and {keys}");
+    Some(Refusal::new(Reason::Annotation, why))
 }
 
 /// Whether the pod asks for more virtual CPUs than the node has CPUs. Together they would be more than tables hold.
-fn beyond_node(pod: &Pod, cpus: usize) -> Option<String> {
+fn beyond_node(pod: &Pod, cpus: usize) -> Option<Refusal> {
     let (_, vcpus) = asked(&pod.annotations).find(|(key, _)| *key == "vcpus")?;
     let is_beyond = vcpus.parse().is_ok_and(|vcpus: f64| vcpus > cpus as f64);
-    is_beyond
-        .then(|| format!("asks for {vcpus} vCPUs, and this node has {cpus} CPUs for tenants; ask for fewer"))
+    let why = || format!("asks for {vcpus} vCPUs, and this node has {cpus} CPUs for tenants; ask for fewer");
+    is_beyond.then(|| Refusal::new(Reason::Vcpus, why()))
 }
 
 /// What the tenant of a pod is called.
@@ -141,10 +146,11 @@ fn tenant_name(pod: &Pod) -> String {
 }
 
 /// The first mistake of each file.
-fn by_path(errors: &ConfigErrors) -> BTreeMap<String, String> {
+fn by_path(errors: &ConfigErrors) -> BTreeMap<String, Refusal> {
     let mut wrong = BTreeMap::new();
     for error in &errors.0 {
-        wrong.entry(error.path.clone()).or_insert_with(|| format!("{}: {}", error.key, error.message));
+        let refusal = || Refusal::new(Reason::Annotation, format!("{}: {}", error.key, error.message));
+        wrong.entry(error.path.clone()).or_insert_with(refusal);
     }
     wrong
 }
@@ -154,7 +160,7 @@ fn beyond_requests(
     candidates: &[Candidate],
     here: &Here,
     kubernetes: &Kubernetes,
-) -> BTreeMap<String, String> {
+) -> BTreeMap<String, Refusal> {
     let tenants: BTreeMap<&str, &Tenant> =
         here.model.tenants.iter().map(|tenant| (tenant.name.as_str(), tenant)).collect();
     let asking = candidates.iter().filter(|candidate| candidate.used == Used::Annotations);
@@ -165,7 +171,7 @@ fn beyond_requests(
     wrong.collect()
 }
 
-fn beyond_request(pod: &Pod, tenant: &Tenant, kubernetes: &Kubernetes) -> Option<String> {
+fn beyond_request(pod: &Pod, tenant: &Tenant, kubernetes: &Kubernetes) -> Option<Refusal> {
     let requested = pod.request_millis;
     match tenant.class {
         Class::Reserved(Reservation { share, latency_ns, .. }) => {
@@ -173,32 +179,36 @@ fn beyond_request(pod: &Pod, tenant: &Tenant, kubernetes: &Kubernetes) -> Option
             let total_ppb = u64::from(share.ppb()) * u64::from(tenant.vcpus);
             let asked = total_ppb.saturating_sub(u64::from(tenant.vcpus)).div_ceil(PPB_OF_MILLI);
             if asked > requested {
-                return Some(format!(
+                let why = format!(
                     "asks for {asked}m of CPU and requests {requested}m; request as much, or ask for less"
-                ));
+                );
+                return Some(Refusal::new(Reason::Request, why));
             }
             let least_of_all = u64::from(tenant.vcpus) * VCPU_MILLIS_MIN;
             if tenant.vcpus > 1 && asked < least_of_all {
-                return Some(format!(
+                let why = format!(
                     "asks for {asked}m of CPU for {} vCPUs, and each takes {VCPU_MILLIS_MIN}m at least; ask for fewer",
                     tenant.vcpus
-                ));
+                );
+                return Some(Refusal::new(Reason::Vcpus, why));
             }
             let least_ns = kubernetes.latency_ns;
-            (latency_ns < least_ns).then(|| {
+            let why = || {
                 format!(
                     "asks for waits of {} us at most, and this node promises none below {} us; ask for those, or set \
                      kubernetes.latency",
                     latency_ns / 1_000,
                     least_ns / 1_000
                 )
-            })
+            };
+            (latency_ns < least_ns).then(|| Refusal::new(Reason::Latency, why()))
         }
         Class::Shared { weight } => {
             let most = Class::weight_of_millis(requested);
-            (weight > most).then(|| {
+            let why = || {
                 format!("asks for weight {weight}, and its request has {most}; request more, or ask for less")
-            })
+            };
+            (weight > most).then(|| Refusal::new(Reason::Request, why()))
         }
         Class::Background => None,
     }
@@ -211,17 +221,17 @@ impl Candidate<'_> {
     }
 
     /// Gives up what is wrong.
-    fn take_back(&mut self, reason: &str) {
+    fn take_back(&mut self, Refusal { reason, why }: Refusal) {
         self.used = match self.used {
             Used::Annotations if asked(&self.pod.annotations).next().is_some() => Used::Class,
             _ => Used::Nothing,
         };
-        let reason = reason.strip_prefix("tenant.").unwrap_or(reason);
-        let served = match self.used {
-            Used::Nothing => "it is no tenant",
-            _ => "it is served as its class says",
+        let why = why.strip_prefix("tenant.").unwrap_or(&why);
+        let (served, reason) = match self.used {
+            Used::Nothing => ("it is no tenant", Reason::NoTenant),
+            _ => ("it is served as its class says", reason),
         };
-        self.refused = Some(format!("{reason}; {served}"));
+        self.refused = Some(Refusal::new(reason, format!("{why}; {served}")));
     }
 
     /// Its tenant as a configuration file, if it is one.
@@ -288,6 +298,7 @@ mod tests {
     use rota_model::{Match, Share, Topology};
 
     use super::*;
+    use crate::status::KubernetesStatus;
 
     const UID: &str = "0a1b2c3d-0000-4000-8000-00000000000";
 
@@ -311,7 +322,7 @@ mod tests {
     }
 
     /// The only pod as a tenant, and why it is not as it asks.
-    fn one(pod: Pod) -> (Tenant, Option<String>) {
+    fn one(pod: Pod) -> (Tenant, Option<Refusal>) {
         let mut node = node("", std::slice::from_ref(&pod));
         assert_eq!(node.here.model.tenants.len(), 1);
         let tenant = node.here.model.tenants.remove(0);
@@ -397,7 +408,7 @@ mod tests {
         ] {
             let (tenant, refused) = one(pod(1, Qos::Guaranteed, 2_000, annotations));
             assert_eq!((tenant.vcpus, tenant.class), reserved(2, 1_000_000_000, 10, true), "{annotations:?}");
-            let refused = refused.unwrap();
+            let refused = refused.unwrap().why;
             assert!(refused.contains(part) && refused.ends_with("as its class says"), "{refused}");
         }
         let (tenant, refused) = one(pod(1, Qos::BestEffort, 0, &[("rota/cpus", "1")]));
@@ -424,7 +435,10 @@ mod tests {
         assert_eq!(names, ["shop.taken", "shop.p1", "shop.p2", &by_uid[0], &by_uid[1]]);
         let refused: Vec<&str> = node.refused.keys().map(String::as_str).collect();
         assert_eq!(refused, ["shop/p1", "shop/p6", "shop/taken"]);
-        assert!(node.refused["shop/taken"].ends_with("it is no tenant"), "{:?}", node.refused);
+        assert!(node.refused["shop/taken"].why.ends_with("it is no tenant"), "{:?}", node.refused);
+        let told = KubernetesStatus::default().with(&node.refused, &node.here.model, &[]);
+        let counts = |reason: Reason| told.refused_by[reason.name()];
+        assert_eq!(Reason::ALL.map(counts), [1, 0, 0, 0, 2, 0], "by reason");
         let without = super::parse_node(
             &[],
             &Machine { topology: node.here.model.host.topology, ..Machine::default() },

@@ -61,8 +61,15 @@ pub struct KubernetesStatus {
     pub lost: Option<String>,
     /// How many pods it has told of.
     pub pods: u32,
+    /// How many tenants are pods whose cgroup was found.
+    #[serde(default)]
+    pub matched: u32,
     /// By pod (`namespace/name`) why it is not served as its annotations ask.
     pub refused: BTreeMap<String, String>,
+    /// How many pods are not served as they ask, by kind of reason: those of `refused`, and as `room` those without
+    /// room for their reservation.
+    #[serde(default)]
+    pub refused_by: BTreeMap<String, u32>,
 }
 
 /// What is done about cache interference, and why.

@@ -4,14 +4,18 @@
 
 #![allow(clippy::unwrap_used)] // as in every test; here also in what the tests share
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rota_model::Topology;
+use rota_model::config::parse;
 use rota_rules::accounts::absent;
-use rota_rules::measures::{CPU, INTERFERENCE, Kind, Measure, PRESSURE, SCHEDULER, TENANT, Value};
-use rota_rules::status::{ByCause, CpuStatus, TenantStatus};
+use rota_rules::measures::{
+    CPU, INTERFERENCE, KUBERNETES, Kind, Measure, PRESSURE, SCHEDULER, TENANT, Value,
+};
+use rota_rules::status::{ByCause, CpuStatus, KubernetesStatus, TenantStatus};
 use serde_json::{Value as Json, json};
 
 /// Panels in a row, and the columns of a page of Grafana's.
@@ -29,6 +33,7 @@ fn read(path: &str) -> String {
 
 fn metrics() -> BTreeSet<String> {
     let of_host = INTERFERENCE.iter().map(Measure::full_name).chain(PRESSURE.iter().map(Measure::full_name));
+    let of_host = of_host.chain(KUBERNETES.iter().map(Measure::full_name));
     let others = TENANT.iter().map(Measure::full_name).chain(CPU.iter().map(Measure::full_name));
     others.chain(of_host).chain(SCHEDULER.iter().map(Measure::full_name)).collect()
 }
@@ -117,20 +122,23 @@ fn variable(name: &str, query: &str) -> Json {
     })
 }
 
+fn idle_cpu() -> CpuStatus {
+    let (idle, background, second_level) = (1.0, 0.0, 0.0);
+    let lost_ns = ByCause::default();
+    CpuStatus { cpu: 0, generation: 1, mixed: 0, idle, background, second_level, lost_ns }
+}
+
+fn kubernetes() -> Vec<Json> {
+    let model = parse(&[], &Topology::flat(&(0..1).collect())).unwrap();
+    let none = KubernetesStatus::default().with(&BTreeMap::new(), &model, &[]);
+    KUBERNETES.iter().map(|measure| panel_of(measure, "instance", (measure.value)(&none))).collect()
+}
+
 fn dashboard() -> String {
-    let cpu = CpuStatus {
-        cpu: 0,
-        generation: 1,
-        mixed: 0,
-        idle: 0.0,
-        background: 0.0,
-        second_level: 0.0,
-        lost_ns: ByCause::default(),
-    };
     let tenant = rota_model::Tenant::system(rota_model::Reservation::SYSTEM, &(0..1).collect());
     let tenant = TenantStatus { bound_ns: Some(1), ..absent(&tenant) };
     let tenants = TENANT.iter().map(|measure| panel_of(measure, "tenant", (measure.value)(&tenant)));
-    let cpus = CPU.iter().map(|measure| panel_of(measure, "cpu", (measure.value)(&cpu)));
+    let cpus = CPU.iter().map(|measure| panel_of(measure, "cpu", (measure.value)(&idle_cpu())));
     let one = || Value::One(0.0);
     let interference = INTERFERENCE.iter().map(|measure| panel_of(measure, "strategy", one()));
     let pressure = PRESSURE.iter().map(|measure| panel_of(measure, "cpu", one()));
@@ -140,6 +148,7 @@ fn dashboard() -> String {
         ("Each figure of a tenant", tenants.collect()),
         ("Each figure of a CPU", cpus.collect()),
         ("The scheduler", scheduler.collect()),
+        ("Pods", kubernetes()),
         ("Cache interference", interference.chain(pressure).collect()),
     ];
     let (mut panels, mut line) = (Vec::new(), 0);

@@ -7,7 +7,7 @@ use anyhow::Result;
 use rota_host::topology;
 use rota_model::config::{Here, Kubernetes, Source};
 use rota_model::{CpuSet, Model, Pod, Tenant};
-use rota_rules::pods::{Node, parse_node};
+use rota_rules::pods::{Node, Refusal, parse_node};
 
 use crate::daemon::Machine;
 use crate::sources;
@@ -21,7 +21,7 @@ pub struct Loaded {
     pub offline: CpuSet,
     pub kubernetes: Option<Kubernetes>,
     /// Why pods are not served as they ask.
-    pub refused: BTreeMap<String, String>,
+    pub refused: BTreeMap<String, Refusal>,
 }
 
 pub fn load(machine: &Machine, config: &Path, pods: &[Pod]) -> Result<Loaded> {

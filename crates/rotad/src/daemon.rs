@@ -18,6 +18,7 @@ use rota_host::{Discovery, Sighting, Trust, topology, tree};
 use rota_model::config::Source;
 use rota_model::{CpuSet, Model, Pod};
 use rota_rules::life::{Action, Event};
+use rota_rules::pods::Refusal;
 use rota_rules::status::{SchedulerStatus, Status};
 use rota_rules::{Chore, Command, Driver, Job};
 use rota_sched::{LetGo, Start};
@@ -267,7 +268,7 @@ struct Session<'a, S> {
     /// Those in the configuration in use.
     pods: Vec<Pod>,
     /// Why some are not served as they ask.
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, Refusal>,
     edit_refused: Option<String>,
     is_ready: bool,
     scheduler_status: SchedulerStatus,
@@ -381,13 +382,11 @@ impl<'a, S: Installer> Session<'a, S> {
         self.count();
         let offline = self.offline.to_string();
         let scheduler = self.scheduler_status.clone();
-        let kubernetes = self.runtime.as_ref().map(|runtime| runtime.status(&self.refused));
-        Status {
-            offline,
-            scheduler,
-            kubernetes,
-            ..self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone())
-        }
+        let status = self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone());
+        let (refused, model) = (&self.refused, self.driver.model());
+        let kubernetes =
+            self.runtime.as_ref().map(|runtime| runtime.status().with(refused, model, &status.tenants));
+        Status { offline, scheduler, kubernetes, ..status }
     }
 
     /// Tells systemd.
@@ -552,7 +551,7 @@ impl<'a, S: Installer> Session<'a, S> {
         let is_taken = *self.driver.model() == model;
         if is_taken {
             self.guests.prepare(self.driver.model());
-            let is_new = |(pod, reason): &(&String, &String)| self.refused.get(*pod) != Some(*reason);
+            let is_new = |(pod, reason): &(&String, &Refusal)| self.refused.get(*pod) != Some(*reason);
             refused.iter().filter(is_new).for_each(|(pod, reason)| say(&format!("{pod}: {reason}")));
             (self.sources, self.offline, self.pods, self.refused) =
                 (sources, offline, pods.to_vec(), refused);

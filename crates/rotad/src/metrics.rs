@@ -205,6 +205,11 @@ impl Collector for Metrics {
         for measure in measures::CPU {
             family(&mut encoder, measure, &cpus)?;
         }
+        if let Some(kubernetes) = &self.0.kubernetes {
+            for measure in measures::KUBERNETES {
+                family(&mut encoder, measure, &[(kubernetes, vec![])])?;
+            }
+        }
         self.0.interference.as_ref().map_or(Ok(()), |status| interference(&mut encoder, status))
     }
 }
@@ -265,7 +270,7 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rota_rules::status::{ByCause, CpuStatus, PlacePressure, State};
+    use rota_rules::status::{ByCause, CpuStatus, KubernetesStatus, PlacePressure, State};
     use std::io::Write;
     use std::net::TcpStream;
     use std::thread::spawn;
@@ -318,7 +323,13 @@ mod tests {
             cpus: vec![cpu],
             scheduler: rota_rules::status::SchedulerStatus { lost: 2, lost_why: None },
             spares: vec![],
-            kubernetes: None,
+            kubernetes: Some(KubernetesStatus {
+                runtime: Some("containerd v2.1.4".to_owned()),
+                pods: 3,
+                matched: 2,
+                refused_by: [("annotation".to_owned(), 1), ("room".to_owned(), 0)].into(),
+                ..KubernetesStatus::default()
+            }),
             interference: Some(InterferenceStatus {
                 strategy: "measured".to_owned(),
                 no_counters: None,
@@ -396,6 +407,11 @@ rota_cpu_lost_seconds_total{cpu="3",cause="the floor"} 0.0
 rota_cpu_lost_seconds_total{cpu="3",cause="rota itself"} 0.0
 rota_cpu_table_generation{cpu="3"} 7.0
 rota_cpu_mixed_rounds_total{cpu="3"} 0.0
+rota_kubernetes_runtime_connected{} 1.0
+rota_kubernetes_pods{} 3.0
+rota_kubernetes_matched_pods{} 2.0
+rota_kubernetes_refused_pods{reason="annotation"} 1.0
+rota_kubernetes_refused_pods{reason="room"} 0.0
 rota_interference_exchanges_total{strategy="measured"} 3.0
 rota_interference_moves_total{strategy="measured"} 8.0
 rota_interference_alarms_total{strategy="measured"} 5.0

@@ -1,6 +1,5 @@
 //! The pods of this node. A thread hears of them from the container runtime, and wakes the daemon's loop.
 
-use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -20,6 +19,9 @@ use crate::log::say;
 /// Between tries to connect; each is twice as long as the one before.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Who asks once waits so long for each answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the runtime tells, until this is dropped.
 #[derive(Debug)]
@@ -77,16 +79,43 @@ impl Pods {
         self.shared.told().pods.clone()
     }
 
-    /// For `rota status`.
-    pub fn status(&self, refused: &BTreeMap<String, String>) -> KubernetesStatus {
+    /// For `rota status`: what the runtime has told.
+    pub fn status(&self) -> KubernetesStatus {
         let told = self.shared.told();
         KubernetesStatus {
             runtime: told.runtime.clone(),
             lost: told.lost.clone(),
             pods: told.pods.len() as u32,
-            refused: refused.clone(),
+            ..KubernetesStatus::default()
         }
     }
+}
+
+/// Asks the runtime at `socket` once: its name and version, and the pods of now.
+///
+/// # Errors
+/// If it is not there, refuses, or says nothing for five seconds.
+pub fn ask(socket: &Path) -> Result<(String, Vec<Pod>)> {
+    // An older runtime takes the plugin, hears what it asks for, and hangs up: less is asked for the second time.
+    ask_once(socket, true)
+        .or_else(|_| ask_once(socket, false))
+        .with_context(|| format!("the container runtime does not tell of its pods at {}", socket.display()))
+}
+
+fn ask_once(socket: &Path, updates: bool) -> Result<(String, Vec<Pod>)> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let ours = stream.try_clone()?;
+    let (mut runtime, mut listed) = (None, None);
+    let Err(error) = follow(stream, updates, |news| match news {
+        News::Runtime(name) => runtime = Some(name),
+        News::Pods(pods) => {
+            listed.get_or_insert(pods);
+            let _ = ours.shutdown(Shutdown::Both);
+        }
+    });
+    let pods = listed.ok_or(error)?;
+    Ok((runtime.unwrap_or_else(|| "a container runtime".to_owned()), pods))
 }
 
 impl Drop for Pods {

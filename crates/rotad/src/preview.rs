@@ -8,13 +8,14 @@ use rota_host::{Discovery, Sighting, Trust};
 use rota_model::config::Kubernetes;
 use rota_model::{CpuSet, Host, Interference, Model};
 use rota_rules::life::Action;
-use rota_rules::status::Status;
+use rota_rules::status::{KubernetesStatus, Status};
 use rota_rules::{Command, Driver};
 use rota_sched::Installed;
 
 use crate::Failure;
 use crate::configuration::{Loaded, load, remarks};
 use crate::daemon::{Machine, event};
+use crate::pods;
 
 /// What the daemon would come to if it started now.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub struct Preview {
     pub model: Model,
     /// The configured CPUs that are not.
     pub offline: CpuSet,
-    /// How pods become tenants, if they do. None is among the tenants here: the container runtime is not asked.
+    /// How pods become tenants, if they do. The container runtime was asked for those of now.
     pub kubernetes: Option<Kubernetes>,
     /// What its status would be as soon as its first table is in force.
     pub status: Status,
@@ -45,7 +46,7 @@ pub fn preview(
     config: &Path,
     vm_users: Vec<RangeInclusive<u32>>,
 ) -> Result<Preview, Failure> {
-    let Loaded { model, offline, kubernetes, .. } = load(machine, config, &[]).map_err(Failure::Usage)?;
+    let (Loaded { model, offline, kubernetes, refused, .. }, told) = load_with_pods(machine, config)?;
     let trust = Trust::new(vm_users);
     let mut discovery =
         Discovery::open(machine.cgroup_root.clone(), machine.proc.clone(), trust).map_err(Failure::Failed)?;
@@ -64,8 +65,30 @@ pub fn preview(
     sightings.into_iter().for_each(|sighting| driver.tell(event(sighting)));
     let mut log = remarks(&model, &offline);
     let end_ns = settle(&mut driver, &mut log);
-    let status = Status { offline: offline.to_string(), ..driver.status(end_ns, std::process::id(), None) };
+    let status = driver.status(end_ns, std::process::id(), None);
+    let pods = told.map(|told| told.with(&refused, &model, &status.tenants));
+    let status = Status { offline: offline.to_string(), kubernetes: pods, ..status };
     Ok(Preview { model, offline, kubernetes, status, threads, remarks: remarked, log })
+}
+
+/// The configuration, with the pods of now if the node has any, and what the container runtime has told.
+fn load_with_pods(machine: &Machine, config: &Path) -> Result<(Loaded, Option<KubernetesStatus>), Failure> {
+    let loaded = load(machine, config, &[]).map_err(Failure::Usage)?;
+    let Some(kubernetes) = &loaded.kubernetes else { return Ok((loaded, None)) };
+    match pods::ask(&kubernetes.socket) {
+        Ok((runtime, pods)) => {
+            let told = KubernetesStatus {
+                runtime: Some(runtime),
+                pods: pods.len() as u32,
+                ..KubernetesStatus::default()
+            };
+            Ok((load(machine, config, &pods).map_err(Failure::Usage)?, Some(told)))
+        }
+        Err(error) => {
+            let lost = Some(format!("{error:#}"));
+            Ok((loaded, Some(KubernetesStatus { lost, ..KubernetesStatus::default() })))
+        }
+    }
 }
 
 /// Lets all happen that follows, each table coming into force at once. Returns when nothing more does.

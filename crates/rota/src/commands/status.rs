@@ -79,10 +79,12 @@ fn text(status: &Status) -> String {
 }
 
 /// Who tells of pods, and which are not served as they ask.
-fn pods(status: &KubernetesStatus, text: &mut String) {
-    let KubernetesStatus { runtime, lost, pods, refused } = status;
+pub fn pods(status: &KubernetesStatus, text: &mut String) {
+    let KubernetesStatus { runtime, lost, pods, matched, refused, .. } = status;
     *text += &match (runtime, lost) {
-        (Some(runtime), _) => format!("{runtime} tells of {pods} pods\n"),
+        (Some(runtime), _) => {
+            format!("{runtime} tells of {pods} pods, and {matched} have their cgroup here\n")
+        }
         (None, Some(lost)) => format!("pods are not heard of, {pods} are as they were: {lost}\n"),
         (None, None) => "pods are not heard of yet\n".to_owned(),
     };
@@ -312,7 +314,9 @@ mod tests {
                 runtime: Some("containerd v2.1.4".to_owned()),
                 lost: None,
                 pods: 12,
+                matched: 11,
                 refused: [("shop/db-0".to_owned(), "cpus: \"x\" is none".to_owned())].into(),
+                refused_by: [("annotation".to_owned(), 1)].into(),
             }),
         };
         let expected = "\
@@ -329,7 +333,7 @@ web-0: missed its bound by: higher scheduling classes 2
 web-0: lost in its slots to: kernel threads 120.0 us
 
 spares: 1 of 2 ready of share 0.25, 20.00 ms
-containerd v2.1.4 tells of 12 pods
+containerd v2.1.4 tells of 12 pods, and 11 have their cgroup here
 shop/db-0: cpus: \"x\" is none
 cache interference: measured; 8 vCPUs moved by 3 tables so far; 2 vCPUs fill caches now, found 5 times
   1.2 s ago 2 vCPUs have changed places: cache domain 0 fetched 900 lines a ms

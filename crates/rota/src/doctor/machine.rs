@@ -5,6 +5,7 @@ use std::path::Path;
 use rota_host::topology;
 use rota_model::config::Kubernetes;
 use rota_model::{CpuSet, Match, Model};
+use rota_rules::status::KubernetesStatus;
 use rotad::Machine;
 
 use super::{Finding, Root};
@@ -156,17 +157,22 @@ fn kvm(files: &Root, model: &Model) -> Finding {
     }
 }
 
-/// Whether a container runtime can tell of its pods.
-pub fn pods(files: &Root, kubernetes: &Kubernetes) -> Finding {
+/// Whether a container runtime tells of its pods, and which of them are not served as they ask.
+pub fn pods(kubernetes: &Kubernetes, told: &KubernetesStatus) -> Vec<Finding> {
     const ABOUT: &str = "Kubernetes";
-    let socket = kubernetes.socket.display().to_string();
-    match files.exists(socket.trim_start_matches('/')) {
-        true => Finding::ok(ABOUT, format!("{socket} is there")),
-        false => Finding::problem(
+    if let Some(lost) = &told.lost {
+        return vec![Finding::problem(
             ABOUT,
-            format!("{socket} is not there, so no pod is a tenant"),
+            format!("no pod is a tenant: {lost}"),
             "turn NRI on: disable = false under plugins.'io.containerd.nri.v1.nri' in containerd's configuration, or \
              enable_nri = true under crio.nri in CRI-O's; or write kubernetes.socket",
-        ),
+        )];
     }
+    let KubernetesStatus { runtime, pods, matched, refused, .. } = told;
+    let (runtime, socket) = (runtime.as_deref().unwrap_or_default(), kubernetes.socket.display());
+    let heard = format!("{runtime} tells of {pods} pods at {socket}, and {matched} have their cgroup here");
+    let refused = refused.iter().map(|(pod, why)| {
+        Finding::warning(pod, why.clone(), "correct the pod's annotations; docs/KUBERNETES.md lists them")
+    });
+    std::iter::once(Finding::ok(ABOUT, heard)).chain(refused).collect()
 }

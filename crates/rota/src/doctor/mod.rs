@@ -110,7 +110,9 @@ pub fn examine(root: &Path, config: &Path, vm_users: Vec<RangeInclusive<u32>>) -
     match seen {
         Ok(preview) => {
             findings.push(Finding::ok("configuration", format!("{} is right", config.display())));
-            findings.extend(preview.kubernetes.as_ref().map(|kubernetes| machine::pods(&files, kubernetes)));
+            if let (Some(kubernetes), Some(told)) = (&preview.kubernetes, &preview.status.kubernetes) {
+                findings.extend(machine::pods(kubernetes, told));
+            }
             findings.extend(tenants::examine(&machine, &preview));
         }
         Err(Failure::Usage(error)) => {

@@ -2,6 +2,9 @@
 
 use std::fs;
 
+use rota_model::config::Kubernetes;
+use rota_rules::status::KubernetesStatus;
+
 use super::*;
 
 /// A machine of four CPUs on which Rota could run, with a container, a unit and a VM of two vCPUs.
@@ -190,12 +193,25 @@ fn a_tenant_for_monitors_wants_no_match() {
 
 #[test]
 fn pods_need_a_runtime_that_tells_of_them() {
-    let config = "etc/rota/rota.toml: [host]|cpus = \"0-3\"|housekeeping = \"0\"|[kubernetes]";
-    let (level, text) = said(&[config], "Kubernetes");
+    let socket = "/nowhere/nri.sock";
+    let host = "[host]|cpus = \"0-3\"|housekeeping = \"0\"|";
+    let config = format!("etc/rota/rota.toml: {host}[kubernetes]|socket = \"{socket}\"");
+    let (level, text) = said(&[&config], "Kubernetes");
     assert_eq!(level, Level::Problem);
     assert!(
-        text.starts_with("/var/run/nri/nri.sock is not there") && text.contains("enable_nri = true"),
+        text.starts_with("no pod is a tenant: ")
+            && text.contains(socket)
+            && text.contains("enable_nri = true"),
         "{text}"
     );
-    assert_eq!(said(&[config, "var/run/nri/nri.sock:"], "Kubernetes").0, Level::Ok);
+
+    let kubernetes = Kubernetes { socket: socket.into(), latency_ns: 20_000_000 };
+    let refused = [("shop/db-0".to_owned(), "asks for 9 vCPUs".to_owned())].into();
+    let runtime = Some("containerd v2.1.4".to_owned());
+    let told = KubernetesStatus { runtime, pods: 3, matched: 2, refused, ..KubernetesStatus::default() };
+    let findings = machine::pods(&kubernetes, &told);
+    let shown = findings.iter().map(|finding| (finding.level, &finding.about[..], &finding.found[..]));
+    let heard = "containerd v2.1.4 tells of 3 pods at /nowhere/nri.sock, and 2 have their cgroup here";
+    let expected = [(Level::Ok, "Kubernetes", heard), (Level::Warning, "shop/db-0", "asks for 9 vCPUs")];
+    assert_eq!(shown.collect::<Vec<_>>(), expected);
 }

@@ -8,7 +8,7 @@ use rota_model::Tenant;
 use rota_rules::status::{State, TenantStatus};
 use rotad::{Machine, Preview, preview};
 
-use super::super::status::{columns, ns, state};
+use super::super::status::{columns, ns, pods, state};
 use super::super::{Failure, print};
 
 /// Says who would be matched, planned and refused. Fails if a tenant is not found, or has no room.
@@ -23,7 +23,12 @@ const HEADINGS: [&str; 6] = ["TENANT", "CLASS", "STATE", "CGROUP", "PROMISED", "
 
 fn text(preview: &Preview) -> String {
     let rows: Vec<_> = preview.status.tenants.iter().map(row).collect();
-    let mut text = format!("{}\n`rota up` would log:\n", columns(HEADINGS, 4, &rows));
+    let mut text = format!("{}\n", columns(HEADINGS, 4, &rows));
+    if let Some(kubernetes) = &preview.status.kubernetes {
+        pods(kubernetes, &mut text);
+        text.push('\n');
+    }
+    text += "`rota up` would log:\n";
     for line in preview.remarks.iter().chain(&preview.log) {
         text += &format!("  {line}\n");
     }
@@ -50,6 +55,10 @@ fn verdict(preview: &Preview) -> Result<(), Failure> {
     let refused = names(&|tenant| tenant.refused.is_some());
     if !refused.is_empty() {
         return Err(Failure::Infeasible(anyhow!("no room for {}", refused.join(", "))));
+    }
+    let kubernetes = preview.status.kubernetes.as_ref();
+    if let Some(lost) = kubernetes.and_then(|kubernetes| kubernetes.lost.as_ref()) {
+        return Err(Failure::Failed(anyhow!("pods are not heard of: {lost}")));
     }
     let matched = |name: &str| {
         let tenant = preview.model.tenants.iter().find(|tenant: &&Tenant| tenant.name == name);

@@ -177,3 +177,35 @@ fn a_runtime_that_is_not_there_holds_up_nothing() {
     assert!(status.kubernetes.unwrap().lost.unwrap().starts_with("connecting to /nonexistent/nri.sock"));
     daemon.stop().unwrap();
 }
+
+/// Who looks before the daemon starts asks the runtime, too.
+#[test]
+fn a_preview_has_the_pods_of_now() {
+    for (transcripts, runtime) in [
+        (&["nri-0.12.txt"][..], "containerd v2.1.4"),
+        (&["nri-0.8-refused.txt", "nri-0.8.txt"], "containerd v2.0.5"),
+    ] {
+        let (daemon, listener) = node(4, "10ms");
+        Runtime::accept(&listener, "nri-0.12.txt").play(LISTED);
+        let machine = Machine {
+            cgroup_root: daemon.path("cgroup"),
+            proc: daemon.path("proc"),
+            system: daemon.path("system"),
+        };
+        let plays = std::thread::spawn(move || {
+            for transcript in transcripts {
+                let steps = if transcript.contains("refused") { usize::MAX } else { LISTED };
+                Runtime::accept(&listener, transcript).play(steps);
+            }
+        });
+        let preview = crate::preview(&machine, &daemon.path("etc/rota.toml"), Vec::new()).unwrap();
+        plays.join().unwrap();
+        let kubernetes = preview.status.kubernetes.as_ref().unwrap();
+        assert_eq!(
+            (kubernetes.runtime.as_deref(), kubernetes.pods, kubernetes.matched),
+            (Some(runtime), 3, 3)
+        );
+        assert_eq!(kubernetes.refused_by.values().sum::<u32>(), 0, "{kubernetes:?}");
+        assert_eq!(seen(&preview.status, "shop.db-0"), Some(("reserved", State::Served, Some(1.5))));
+    }
+}
