@@ -8,6 +8,11 @@ cd "$(dirname "$0")/.."
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
+# And the same paths, whatever folder they are built in.
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+export RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/rota --remap-path-prefix=$cargo_home=/usr/src/cargo"
+export CFLAGS="-ffile-prefix-map=$PWD=/usr/src/rota -ffile-prefix-map=$cargo_home=/usr/src/cargo"
+
 cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb --version 3.8.0
 cargo build --release --locked --package rota
 rm -rf target/pages

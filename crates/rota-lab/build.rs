@@ -11,6 +11,9 @@ const CALLS: &str = "src/guest/calls";
 const KERNEL: &str = "../rota-sched/src/bpf";
 const PLUGIN: &str = "src/resync.c";
 
+/// An object is the same wherever it is built.
+const ANYWHERE: &str = "-fdebug-compilation-dir=.";
+
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     bpf("observer", OBSERVER, &out);
@@ -25,7 +28,16 @@ fn bpf(name: &str, folder: &str, out: &Path) {
         .source(format!("{folder}/{name}.bpf.c"))
         .obj(out.join(format!("{name}.bpf.o")))
         .clang("clang-19")
-        .clang_args(["-mcpu=v3", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter", "-I", KERNEL])
+        .clang_args([
+            "-mcpu=v3",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-Wno-unused-parameter",
+            "-I",
+            KERNEL,
+            ANYWHERE,
+        ])
         .build()
         .unwrap_or_else(|error| {
             panic!("clang-19 (Debian package clang-19) cannot compile {name}.bpf.c: {error:#}")
@@ -35,7 +47,9 @@ fn bpf(name: &str, folder: &str, out: &Path) {
 
 /// A shared library whose undefined symbols are QEMU's, resolved when QEMU loads it.
 fn plugin(library: &Path) {
-    let mut compiler = cc::Build::new().warnings(true).extra_warnings(true).get_compiler().to_command();
+    // Without debug information there is no folder in it.
+    let mut compiler =
+        cc::Build::new().debug(false).warnings(true).extra_warnings(true).get_compiler().to_command();
     compiler
         .args(["-O2", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-o"])
         .arg(library)

@@ -48,7 +48,14 @@ pub fn library(name: &str, folder: &Path, prefix: &str) {
 /// To LLVM's assembly language, not yet optimised.
 fn compile(clang: &OsString, folder: &Path, assembly: &Path) {
     let mut command = Command::new(clang);
-    command.args(["-O2", "-Xclang", "-disable-llvm-passes", "-gline-tables-only", "-fPIC"]);
+    command.args([
+        "-O2",
+        "-Xclang",
+        "-disable-llvm-passes",
+        "-gline-tables-only",
+        "-fPIC",
+        "-fdebug-compilation-dir=.",
+    ]);
     command.args(["-Wall", "-Werror", "-Wno-unused-parameter", "-fno-strict-aliasing"]);
     command.args(["-I", NATIVE, "-I", TABLE, "-I"]).arg(folder);
     let source = Path::new(NATIVE).join("native.c");
