@@ -78,7 +78,7 @@ pub mod value;
 
 use toml::de::DeTable;
 
-use crate::{CpuSet, Model, Topology};
+use crate::{CpuSet, Host, Model, Tenant, Topology};
 
 pub use duration::{DurationError, duration_ns};
 pub use error::{ConfigError, ConfigErrors, Errors};
@@ -179,6 +179,49 @@ pub fn parse_here(sources: &[Source], machine: &Machine) -> Result<Here, ConfigE
     let offline = model.host.cpus.intersection(&machine.offline);
     let model = if offline.is_empty() { model } else { model.without(&offline) };
     Ok(Here { model, offline, kubernetes })
+}
+
+/// Reads further tenants for a host that is known. Whether its other tenants have their names is for the caller to say.
+///
+/// # Errors
+///
+/// Every mistake in the file, as [`parse`].
+pub fn parse_tenants(source: &Source, host: &Host) -> Result<Vec<Tenant>, ConfigErrors> {
+    let tenants = read_tenants(source, Some(host))?;
+    Ok(tenants.into_iter().map(|(tenant, _)| tenant).collect())
+}
+
+/// The same for hosts that are many: nothing if what the file says depends on which one is meant.
+///
+/// # Errors
+///
+/// As [`parse_tenants`].
+pub fn parse_tenants_of_any(source: &Source) -> Result<Option<Vec<Tenant>>, ConfigErrors> {
+    let tenants = read_tenants(source, None)?;
+    Ok(tenants.into_iter().map(|(tenant, of_any)| of_any.then_some(tenant)).collect())
+}
+
+/// Each tenant of a file, and whether it means the same on every host.
+fn read_tenants(source: &Source, host: Option<&Host>) -> Result<Vec<(Tenant, bool)>, ConfigErrors> {
+    let file = File::new(source);
+    let (root, found) = DeTable::parse_recoverable(file.text);
+    let mut errors: Errors = syntax::errors(&file, &found).into_iter().collect();
+    let mut of_any = Vec::new();
+    if errors.is_empty() {
+        let root = root.into_inner();
+        let table = Table::new(&file, "", 0, &root);
+        table.refuse_unknown(&["tenant"], &mut errors);
+        let mut tenants = Tenants::new(host, None);
+        for table in table.tables("tenant", &mut errors) {
+            tenants.read(&table, &mut errors);
+            of_any.resize(tenants.len(), !tenant::depends_on_host(&table));
+        }
+        let tenants = tenants.finish(&mut errors);
+        if errors.is_empty() {
+            return Ok(tenants.into_iter().zip(of_any).collect());
+        }
+    }
+    Err(error::in_reading_order(errors, std::slice::from_ref(source)))
 }
 
 /// What the files say.

@@ -126,6 +126,22 @@ impl<'a> Edit<'a> {
         Some(Done { vcpus: numbers, cpus, spares: self.spares })
     }
 
+    /// Puts others in and takes them out again, so that the roster is as it was. `judge` sees it with them. None if
+    /// they do not fit so.
+    pub fn try_out<T>(
+        mut self,
+        newcomers: Vec<Newcomer>,
+        judge: impl FnOnce(&mut Roster, &[u32]) -> T,
+    ) -> Option<(Done, T)> {
+        let vcpus: Vec<u32> =
+            newcomers.iter().map(|newcomer| self.roster.insert(newcomer.demand.clone())).collect();
+        let is_put = self.put_in(&newcomers, &vcpus).is_some();
+        let judged = is_put.then(|| judge(self.roster, &vcpus));
+        let (cpus, spares) = (self.changed(), self.spares);
+        self.undo(&vcpus);
+        Some((Done { vcpus, cpus, spares }, judged?))
+    }
+
     /// Adds a spare; none if there is no room for it on the CPU that has most.
     pub fn add_spare(mut self, kind: u32, tasks: &[Task; 2]) -> Option<BTreeSet<usize>> {
         let find = |&task: &Task| {
@@ -401,7 +417,8 @@ impl<'a> Edit<'a> {
         for group in self.before.values().filter(|group| !group.cpus.is_empty()) {
             self.roster.put(group.clone());
         }
-        numbers.iter().for_each(|&vcpu| self.roster.forget(vcpu));
+        // The next ones that come get the same numbers.
+        numbers.iter().rev().for_each(|&vcpu| self.roster.forget(vcpu));
         self.closed.clear();
         self.refresh();
     }

@@ -65,7 +65,7 @@ mod wrap;
 pub use infeasible::{Figures, Infeasible};
 pub use period::{CANDIDATES, HYPERPERIOD_NS, PERIOD_MIN_NS};
 pub use plan::{Options, plan};
-pub use planner::{Change, Edits, Planner};
+pub use planner::{Change, Edits, Outlook, Planner};
 pub use reason::{Period, Place, Reason, SlotsAlone, Together, explain, slots_alone};
 pub use rota_model::Placement;
 pub use swap::{Seat, Unequal, VcpuKey};

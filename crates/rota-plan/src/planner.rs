@@ -1,5 +1,7 @@
 //! A plan that is kept up as tenants come, change and go.
 
+mod outlook;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -13,6 +15,7 @@ use crate::plan::Ground;
 use crate::roster::Roster;
 use crate::swap::{Seat, Unequal, VcpuKey};
 use crate::{Infeasible, Options, Plan};
+pub use outlook::Outlook;
 
 /// The plan of a host, and what it takes to change it CPU by CPU.
 ///
@@ -65,6 +68,15 @@ impl fmt::Display for Change {
             (false, _) => write!(f, "CPUs {} changed", self.cpus),
         }
     }
+}
+
+/// Whose vCPUs go and come by an edit.
+struct Wishes {
+    gone: Vec<u32>,
+    /// If the slots of one come together with others', which CPUs it gets is a question for all who are here.
+    newcomers: Vec<Newcomer>,
+    /// Every tenant's vCPUs that stay, by index, and the place of each other among the newcomers.
+    teams: Vec<(TenantId, Vec<Result<u32, usize>>)>,
 }
 
 /// Edits by tenant: what it is from now on, or nothing if it goes.
@@ -138,11 +150,33 @@ impl Planner {
         if self.roster.is_empty() && !edits.is_empty() {
             return self.plan_all(edits);
         }
+        let Wishes { gone, newcomers, teams } = self.wishes(&edits)?;
+        if newcomers.iter().any(|newcomer| newcomer.demand.is_in_gang()) {
+            return self.plan_all(edits);
+        }
+        let edit = Edit::new(&self.model, &mut self.ground, &mut self.roster);
+        let Some(done) = edit.run(&gone, newcomers) else { return self.plan_all(edits) };
+        let mut is_crowded = false;
+        for (id, team) in teams {
+            let has_come = team.iter().any(Result::is_err);
+            let number = |vcpu: Result<u32, usize>| vcpu.unwrap_or_else(|place| done.vcpus[place]);
+            self.roster.set_of_tenant(id, team.into_iter().map(number).collect());
+            is_crowded |= has_come && self.roster.is_crowded(id);
+        }
+        self.exchange(edits);
+        if is_crowded && let Some(change) = self.spread() {
+            return Ok(change);
+        }
+        let cpus = done.cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
+        Ok(Change { cpus, is_full: false, spares: done.spares })
+    }
+
+    /// Who goes and who comes by these edits.
+    fn wishes(&mut self, edits: &Edits) -> Result<Wishes, Infeasible> {
         let mut gone = Vec::new();
         let mut newcomers = Vec::new();
-        // Every tenant's vCPUs that stay, by index, and the place of each other among the newcomers.
-        let mut teams: Vec<(TenantId, Vec<Result<u32, usize>>)> = Vec::with_capacity(edits.len());
-        for (&id, tenant) in &edits {
+        let mut teams = Vec::with_capacity(edits.len());
+        for (&id, tenant) in edits {
             let mut demands = Vec::new();
             if let Some(tenant) = tenant {
                 self.ground.places.demand(id, tenant, &mut demands)?;
@@ -164,25 +198,7 @@ impl Planner {
             }
             teams.push((id, team));
         }
-        // Which CPUs they get is a question for all who are here.
-        if newcomers.iter().any(|newcomer| newcomer.demand.is_in_gang()) {
-            return self.plan_all(edits);
-        }
-        let edit = Edit::new(&self.model, &mut self.ground, &mut self.roster);
-        let Some(done) = edit.run(&gone, newcomers) else { return self.plan_all(edits) };
-        let mut is_crowded = false;
-        for (id, team) in teams {
-            let has_come = team.iter().any(Result::is_err);
-            let number = |vcpu: Result<u32, usize>| vcpu.unwrap_or_else(|place| done.vcpus[place]);
-            self.roster.set_of_tenant(id, team.into_iter().map(number).collect());
-            is_crowded |= has_come && self.roster.is_crowded(id);
-        }
-        self.exchange(edits);
-        if is_crowded && let Some(change) = self.spread() {
-            return Ok(change);
-        }
-        let cpus = done.cpus.iter().map(|&place| self.ground.places.cpus[place]).collect();
-        Ok(Change { cpus, is_full: false, spares: done.spares })
+        Ok(Wishes { gone, newcomers, teams })
     }
 
     /// Plans all anew if fewer vCPUs of one tenant share a CPU so, and no more are divided.
@@ -191,8 +207,7 @@ impl Planner {
             return None;
         }
         let roster = self.ground.plan(&self.model, None).ok()?;
-        let ((divided, pairs), (divided_now, pairs_now)) = (roster.burdens(), self.roster.burdens());
-        if divided > divided_now || pairs >= pairs_now {
+        if !is_better(&roster, self.roster.burdens()) {
             return None;
         }
         self.roster = roster;
@@ -236,6 +251,13 @@ impl Planner {
         };
         edits.into_iter().map(exchange).collect()
     }
+}
+
+/// Whether a plan from nothing keeps a tenant's vCPUs apart that are together in one with these burdens, and divides no
+/// more.
+fn is_better(roster: &Roster, (divided_now, pairs_now): (usize, u64)) -> bool {
+    let (divided, pairs) = roster.burdens();
+    divided <= divided_now && pairs < pairs_now
 }
 
 /// In place of a tenant that is not here.

@@ -202,6 +202,11 @@ impl Roster {
         self.of_tenant.get(tenant as usize).map_or(&[], Vec::as_slice)
     }
 
+    /// Forgets the vCPUs of tenants from this one on.
+    pub fn cut_tenants(&mut self, tenants: u32) {
+        self.of_tenant.truncate(tenants as usize);
+    }
+
     /// Numbers of tenants are below this.
     pub fn tenants(&self) -> u32 {
         self.of_tenant.len() as u32

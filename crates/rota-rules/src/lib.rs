@@ -2,7 +2,7 @@
 //!
 //! `driver` says what to do next, and when. `life` says what the scheduler shall be told of tenants, and `planning`
 //! makes tables. `accounts`, `background` and `status` are about the scheduler's counters. `enactor` is the scheduler,
-//! as far as these rules need it. `pods` makes tenants of a node's pods.
+//! as far as these rules need it. `fleet` asks many hosts at once. `pods` makes tenants of a node's pods.
 //!
 //! **Invariant:** no I/O and no clock. The time comes with what happens, so a simulated host goes by the same rules.
 
@@ -12,6 +12,7 @@ pub mod background;
 mod capacity;
 mod driver;
 mod enactor;
+pub mod fleet;
 pub mod interference;
 pub mod life;
 pub mod matching;

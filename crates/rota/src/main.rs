@@ -7,7 +7,7 @@
 
 mod commands;
 mod doctor;
-mod fleet;
+mod extender;
 mod papers;
 mod parallel;
 mod plan;

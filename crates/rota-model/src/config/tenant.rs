@@ -33,6 +33,14 @@ const KEYS: [&str; 18] = [
     "match",
 ];
 
+/// Keys that are right on one host and wrong on another.
+const OF_HOST: [&str; 4] = ["affinity", "node", "exclusive_cores", "together"];
+
+/// Whether what a `[[tenant]]` says depends on its host.
+pub(super) fn depends_on_host(table: &Table) -> bool {
+    OF_HOST.iter().any(|key| table.has(key))
+}
+
 /// What `{i}` in a template stands for is written in this.
 pub(super) const INDEX: &str = "{i}";
 
@@ -74,6 +82,11 @@ impl<'a> Tenants<'a> {
         if let Some(template) = self.template(table, errors) {
             self.expand(&template, table, errors);
         }
+    }
+
+    /// How many have been read.
+    pub fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// All tenants, in the order of reading; the system's own first.

@@ -12,6 +12,7 @@ mod fluid;
 mod full_hosts;
 mod gangs;
 mod models;
+mod outlook;
 mod parts;
 mod properties;
 mod refusals;

@@ -11,7 +11,7 @@ use crate::checker::check;
 use crate::models::{MS, host, model, reserved};
 
 #[derive(Clone, Debug)]
-struct Host {
+pub struct Host {
     cpus: u32,
     floor_ppb: u32,
     slot_min_ns: u64,
@@ -32,7 +32,7 @@ struct RandomTenant {
     affinity: Option<(u32, u32)>,
 }
 
-fn hosts() -> impl Strategy<Value = Host> {
+pub fn hosts() -> impl Strategy<Value = Host> {
     let latency = prop_oneof![
         // Usual ones, some very close to each other, and any.
         prop::sample::select(vec![1_000, 5_000, 10_000, 20_000, 30_000, 100_000_u64]),
@@ -64,7 +64,7 @@ fn hosts() -> impl Strategy<Value = Host> {
     )
 }
 
-fn to_model(random: &Host) -> Model {
+pub fn to_model(random: &Host) -> Model {
     let parts: u64 = random.tenants.iter().map(|tenant| u64::from(tenant.vcpus * tenant.part)).sum();
     let load_ppb = u64::from(random.cpus) * u64::from(random.load) * 1_000_000;
     let tenants = random.tenants.iter().enumerate().map(|(name, tenant)| {

@@ -11,8 +11,8 @@ use rota_model::config::Source;
 
 use super::status::columns;
 use super::{Failure, print, print_json};
-use crate::fleet::{Answer, Host, rank};
 use crate::parallel;
+use rota_rules::fleet::{Answer, Host, Newcomers, rank};
 
 /// Say which hosts of a fleet could take a tenant, and what that would move there
 ///
@@ -41,7 +41,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let newcomers = read(arguments.tenant.as_deref().expect("clap requires it"))?;
     let hosts = files(&arguments.hosts)?.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
-    let answers = parallel::map(&hosts, |host| Host::new(host.clone()).map(|host| host.ask(&newcomers)));
+    let asked = Newcomers::new(newcomers.clone());
+    let answers = parallel::map(&hosts, |host| Host::new(host.clone()).map(|host| host.ask(&asked)));
     let mut answers =
         answers.into_iter().collect::<Result<Vec<_>, _>>().map_err(|errors| Failure::Usage(errors.into()))?;
     // What is wrong with the newcomers on every host is wrong with their file.

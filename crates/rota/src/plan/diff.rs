@@ -70,11 +70,6 @@ impl Diff {
         }
     }
 
-    /// The names of the vCPUs that are on other CPUs.
-    pub fn moved(&self) -> impl Iterator<Item = &str> {
-        self.vcpus.iter().filter(|change| change.kind() == "moved").map(|change| change.vcpu.as_str())
-    }
-
     /// For people.
     pub fn render_text(&self) -> String {
         let kinds: Vec<&str> = self.vcpus.iter().map(Change::kind).collect();

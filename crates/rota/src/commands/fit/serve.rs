@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, anyhow};
+use rota_rules::fleet::Host;
 use tiny_http::{Header, Method, Request, Response, Server};
 
 use super::super::{Failure, note};
 use super::read;
-use crate::fleet::Host;
-use crate::fleet::extender::{Hosts, filter, prioritize};
+use crate::extender::{Hosts, filter, prioritize};
 
 /// A request has the nodes of a cluster, whole ones if the scheduler asks without a cache.
 const REQUEST_MAX: u64 = 64 << 20;

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use rota_model::config::Source;
+use rota_rules::fleet::{Answer, Host, Newcomers, rank};
 use rota_rules::pods;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Answer, Host, rank};
 use crate::parallel;
 
 /// The highest score that an extender may give: `MaxExtenderPriority`.
@@ -149,20 +149,22 @@ fn answers(hosts: &impl Hosts, question: &Question) -> Result<Vec<Answer>> {
         let yes = |host| Answer { host, fits: true, ..Answer::default() };
         return Ok(names.into_iter().map(yes).collect());
     };
-    parallel::map(&names, |node| answer(hosts, node, &tenant)).into_iter().collect()
+    let (path, newcomers) = (tenant.path.clone(), Newcomers::new(tenant));
+    parallel::map(&names, |node| answer(hosts, node, &path, &newcomers)).into_iter().collect()
 }
 
-fn answer(hosts: &impl Hosts, node: &str, tenant: &Source) -> Result<Answer> {
+/// What a node says to the tenant of a file called `path`.
+fn answer(hosts: &impl Hosts, node: &str, path: &str, newcomers: &Newcomers) -> Result<Answer> {
     let no = |reason: String| Answer { host: node.to_owned(), reason: Some(reason), ..Answer::default() };
     let host = match hosts.host(node) {
         Ok(Some(host)) => host,
         Ok(None) => return Ok(no(format!("no file of the fleet describes it: write {node}.toml"))),
         Err(error) => return Ok(no(format!("{error:#}"))),
     };
-    let answer = host.ask(tenant);
+    let answer = host.ask(newcomers);
     match &answer.reason {
         // What is wrong with the annotations is wrong on every node.
-        Some(reason) if reason.starts_with(&tenant.path) => Err(anyhow::anyhow!("{reason}")),
+        Some(reason) if reason.starts_with(path) => Err(anyhow::anyhow!("{reason}")),
         _ => Ok(Answer { host: node.to_owned(), ..answer }),
     }
 }

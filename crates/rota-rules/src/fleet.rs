@@ -1,15 +1,13 @@
 //! Which hosts of a fleet could take a tenant: the daemon's own admission, asked of each.
 
-pub mod extender;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::{LazyLock, Mutex};
 
-use std::sync::LazyLock;
-
-use rota_model::config::{ConfigErrors, Source, parse};
-use rota_model::{Model, Topology};
-use rota_plan::{Edits, Options, Plan, Planner};
+use rota_model::config::{ConfigErrors, Source, VCPUS_MAX, parse, parse_tenants, parse_tenants_of_any};
+use rota_model::{Match, Model, Tenant, Topology};
+use rota_plan::{Options, Planner};
 use serde::Serialize;
-
-use crate::plan::{Diff, Table, names};
 
 /// Another machine than this one: what its file does not say is not known.
 static MACHINE: LazyLock<Topology> = LazyLock::new(Topology::default);
@@ -33,13 +31,33 @@ pub struct Answer {
     pub reason: Option<String>,
 }
 
+/// Tenants that many hosts are asked about: read once, unless what they say depends on the host.
+#[derive(Clone, Debug)]
+pub struct Newcomers {
+    source: Source,
+    of_any: Option<Vec<Tenant>>,
+}
+
+impl Newcomers {
+    /// Those of a file. What is wrong with it each host says for itself.
+    pub fn new(source: Source) -> Newcomers {
+        let of_any = parse_tenants_of_any(&source).ok().flatten();
+        Newcomers { source, of_any }
+    }
+}
+
 /// A host of a fleet with the plan that it has: planned once, however often it is asked.
 #[derive(Debug)]
 pub struct Host {
     source: Source,
+    host: rota_model::Host,
+    /// What newcomers cannot have, since its own tenants have it.
+    names: HashSet<String>,
+    matches: HashSet<Match>,
+    vcpus: u32,
     free_cpus: f64,
-    /// Or why its own tenants have no room.
-    planned: Result<(Planner, Plan), String>,
+    /// Or why its own tenants have no room. A question tries an edit out and undoes it.
+    planner: Result<Mutex<Planner>, String>,
 }
 
 impl Host {
@@ -50,18 +68,21 @@ impl Host {
     pub fn new(source: Source) -> Result<Host, ConfigErrors> {
         let own = parse(std::slice::from_ref(&source), &MACHINE)?;
         let free_cpus = free_cpus(&own);
+        let names = own.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        let matches = own.tenants.iter().filter_map(|tenant| tenant.matcher.clone()).collect();
+        let vcpus = own.tenants.iter().map(|tenant| tenant.vcpus).sum();
         let options = Options { placement: own.host.placement };
-        let planned = Planner::new(own, &options).map(|mut planner| {
+        let host = own.host.clone();
+        let planner = Planner::new(own, &options).map(|mut planner| {
             planner.restock();
-            let plan = planner.plan();
-            (planner, plan)
+            Mutex::new(planner)
         });
-        let planned = planned.map_err(|infeasible| format!("its own tenants have no room: {infeasible}"));
-        Ok(Host { source, free_cpus, planned })
+        let planner = planner.map_err(|infeasible| format!("its own tenants have no room: {infeasible}"));
+        Ok(Host { source, host, names, matches, vcpus, free_cpus, planner })
     }
 
     /// Asks it whether it could take the tenants of another file beside its own.
-    pub fn ask(&self, newcomers: &Source) -> Answer {
+    pub fn ask(&self, newcomers: &Newcomers) -> Answer {
         match self.admit(newcomers) {
             Ok((moved, changed_cpus)) => {
                 Answer { fits: true, moved, changed_cpus, reason: None, ..self.no(None) }
@@ -76,25 +97,40 @@ impl Host {
     }
 
     /// What moves, and which CPUs have other slots; or why there is no room.
-    fn admit(&self, newcomers: &Source) -> Result<(Vec<String>, Option<String>), String> {
-        // What is wrong now is wrong with the newcomers, on this host: a CPU that it lacks, a name that it has.
-        let all = parse(&[self.source.clone(), newcomers.clone()], &MACHINE);
-        let all = all.map_err(|errors| errors.to_string())?;
-        let (planner, before) = self.planned.as_ref().map_err(String::clone)?;
-        let mut planner = planner.clone();
-        let present = planner.model().tenants.len();
-        let edits: Edits =
-            (0..).zip(&all.tenants).skip(present).map(|(id, tenant)| (id, Some(tenant.clone()))).collect();
-        let change = planner.update(edits).map_err(|infeasible| infeasible.to_string())?;
-        Ok((moved(before, &planner.plan(), planner.model()), Some(change.cpus.to_string())))
+    fn admit(&self, newcomers: &Newcomers) -> Result<(Vec<String>, Option<String>), String> {
+        let newcomers = self.read(newcomers)?;
+        let planner = self.planner.as_ref().map_err(String::clone)?;
+        // A question that had panicked would have left its edit half undone.
+        let mut planner = planner.lock().expect("no question panics");
+        let outlook = planner.consider(&newcomers).map_err(|infeasible| infeasible.to_string())?;
+        let tenants = &planner.model().tenants;
+        let name = |(tenant, index): (u32, u32)| format!("{}/{index}", tenants[tenant as usize].name);
+        Ok((outlook.moved.into_iter().map(name).collect(), Some(outlook.change.cpus.to_string())))
     }
-}
 
-/// The vCPUs that are on other CPUs in the second plan. The model is the second one's, and has all of the first.
-fn moved(before: &Plan, after: &Plan, model: &Model) -> Vec<String> {
-    let (before_names, after_names) = (names(before, model), names(after, model));
-    let diff = Diff::new(&Table::new(before, model, &before_names), &Table::new(after, model, &after_names));
-    diff.moved().map(str::to_owned).collect()
+    /// The newcomers, if they are right on this host.
+    fn read<'a>(&self, newcomers: &'a Newcomers) -> Result<Cow<'a, [Tenant]>, String> {
+        let own = || parse_tenants(&newcomers.source, &self.host).ok().map(Cow::Owned);
+        let read = newcomers.of_any.as_deref().map(Cow::Borrowed).or_else(own);
+        if let Some(tenants) = read.filter(|tenants| !self.has_any(tenants)) {
+            return Ok(tenants);
+        }
+        // What is wrong is told beside the host's own: a name that it has, a CPU that it lacks.
+        let all = parse(&[self.source.clone(), newcomers.source.clone()], &MACHINE);
+        let all = all.map_err(|errors| errors.to_string())?;
+        let is_new = |tenant: &Tenant| !self.names.contains(&tenant.name);
+        Ok(all.tenants.into_iter().filter(is_new).collect())
+    }
+
+    /// Whether its own tenants have what a newcomer wants to have alone, or all together are more than a table holds.
+    fn has_any(&self, newcomers: &[Tenant]) -> bool {
+        let vcpus: u32 = newcomers.iter().map(|tenant| tenant.vcpus).sum();
+        let has = |tenant: &Tenant| {
+            let is_matched = tenant.matcher.as_ref().is_some_and(|matcher| self.matches.contains(matcher));
+            is_matched || self.names.contains(&tenant.name)
+        };
+        self.vcpus + vcpus > VCPUS_MAX || newcomers.iter().any(has)
+    }
 }
 
 /// What reservations and the floor leave of the CPUs for tenants. For display and for ranking.
@@ -134,7 +170,7 @@ mod tests {
     }
 
     fn ask(host: &Source, newcomers: &Source) -> Result<Answer, ConfigErrors> {
-        Ok(Host::new(host.clone())?.ask(newcomers))
+        Ok(Host::new(host.clone())?.ask(&Newcomers::new(newcomers.clone())))
     }
 
     #[test]
