@@ -115,8 +115,10 @@ impl Times {
         }
     }
 
-    fn all(&self) -> Vec<Duration> {
-        [&self.free[..], &self.anew, &self.refused].concat()
+    fn print(self, way: &str) {
+        line(&format!("{way}, fits beside all"), self.free);
+        line(&format!("{way}, fits if others move"), self.anew);
+        line(&format!("{way}, does not fit"), self.refused);
     }
 }
 
@@ -135,7 +137,7 @@ fn line(what: &str, mut times: Vec<Duration>) {
 fn main() {
     let count = std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(HOSTS);
     let (mut random, newcomers) = (Random(1), newcomers());
-    let (mut planned, mut asked, mut copied) = (Duration::ZERO, Times::default(), Vec::new());
+    let (mut planned, mut asked, mut copied) = (Duration::ZERO, Times::default(), Times::default());
     for first in (0..count).step_by(BATCH) {
         let numbers = first..count.min(first + BATCH);
         let sources: Vec<Source> = numbers.map(|number| host(number, &mut random)).collect();
@@ -159,15 +161,12 @@ fn main() {
                 let Some(other) = other else { continue };
                 let began = Instant::now();
                 let moved = other.ask(newcomer);
-                copied.push(began.elapsed());
+                copied.add(answer, began.elapsed());
                 assert_eq!(moved, answer.fits.then_some(answer.moved.len()), "both ways have one answer");
             }
         }
     }
     println!("{count} hosts planned in {:.1} s, one after the other", planned.as_secs_f64());
-    line("copied, all", copied);
-    line("asked, all", asked.all());
-    line("asked, fits beside all", asked.free);
-    line("asked, fits if others move", asked.anew);
-    line("asked, does not fit", asked.refused);
+    copied.print("copied");
+    asked.print("asked");
 }
