@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+commit=$(git rev-parse HEAD)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -12,6 +13,7 @@ trap 'rm -rf "$work"' EXIT
 build() {
     local clone=$work/$1/source
     git clone --quiet --no-local . "$clone"
+    git -C "$clone" checkout --quiet --detach "$commit"
     if ! (cd "$clone" && env -u CARGO_TARGET_DIR TZ="$2" scripts/deb.sh >"$work/$1.log" 2>&1); then
         tail -n 40 "$work/$1.log" >&2
         return 1
@@ -26,4 +28,4 @@ build a-folder-with-a-longer-name Asia/Kolkata
 (cd "$work" && sha256sum ./*.bin ./*.deb)
 cmp "$work"/one.bin "$work"/a-folder-with-a-longer-name.bin
 cmp "$work"/one.deb "$work"/a-folder-with-a-longer-name.deb
-echo "both builds of $(git rev-parse --short HEAD) are the same bytes"
+echo "both builds of $commit are the same bytes"
