@@ -17,6 +17,7 @@ mod handover;
 mod hog;
 mod hotplug;
 mod interference;
+mod monitor;
 mod operator;
 mod outlive;
 mod profile;
