@@ -60,7 +60,7 @@ fn an_outcome_adds_up_under_every_policy() {
             assert_eq!(parts, tenant.metrics.received_ns, "{name}");
             let wanted_ns: u64 = tenant.service.iter().map(|service| service.wanted_ns).sum();
             assert_eq!(wanted_ns, tenant.metrics.wanted_ns, "{name}");
-            assert_eq!(wanted_ns, tenant.metrics.runnable_ns.iter().sum(), "{name}");
+            assert_eq!(wanted_ns, tenant.metrics.runnable_ns.iter().sum::<u64>(), "{name}");
             let spent = &tenant.spent.spent;
             let threads = spent.total_ns() / outcome.window_ns;
             assert!(threads > 0 && spent.total_ns() == threads * outcome.window_ns, "{name}: {spent:?}");

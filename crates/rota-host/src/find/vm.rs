@@ -160,6 +160,9 @@ mod tests {
             Some(4)
         );
         assert_eq!(qemu(r#"{"driver":"virtio-net-pci","guest-cid":4}"#), None);
+        assert_eq!(qemu(r#"{"guest-cid":4}"#), None);
+        assert_eq!(qemu(r#"{"driver":"vhost-vsock-pci","id":"\"guest-cid\":5"}"#), None);
+        assert_eq!(qemu(r#"{"driver":"vhost-vsock-pci","guest-cid":"x"}"#), None);
         assert_eq!(qemu(r#"{"driver":"vhost-vsock-pci","#), None);
         for nobodys in ["2", "1", "0", "-1", "4294967295", "4294967296", "x"] {
             assert_eq!(qemu(&format!("vhost-vsock-pci,guest-cid={nobodys}")), None, "{nobodys}");
