@@ -43,7 +43,7 @@ static __always_inline u64 place_in_crowd(struct task_ctx *t, struct queue_ctx *
 /*
  * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum. A new
  * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. A thread that
- * spins comes after all that wait (spin.bpf.h). It is placed once: a thread that is changed as it waits keeps the place.
+ * spins comes after all that wait (spin.bpf.h). A thread is placed once, and keeps its place if it is changed.
  */
 static __always_inline u64 place_among_siblings(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q)
 {

@@ -95,8 +95,8 @@ fn no_thread_of_any_class_waits_longer_than_promised() {
     }
     let status = results.status("status");
     assert_eq!(tenant(&status, "web").missed, 0, "{status:?}");
-    // A container's reservation is a total, and its cap as well: more by a window's budget at each end. It moves twice in
-    // a window, and what it is sent to another CPU with may wait there for 0.2 ms: CPUs take turns here.
+    // A container's reservation is a total, and so is its cap, but for a window's budget at each end. The thread moves
+    // twice in a window, and an interrupt by which another CPU is told may wait for 0.2 ms: CPUs take turns here.
     let build = results.gaps("build");
     let had = 1.0 - build.lost_ns as f64 / build.window_ns as f64;
     println!("one thread of two vCPUs of 0.2: {had:.3}");

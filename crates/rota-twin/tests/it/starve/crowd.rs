@@ -74,9 +74,9 @@ fn thousands_of_threads_of_the_system_end_nothing() {
     });
 }
 
-/// Each thread of a crowd takes a lock once, as those of a program do that starts: it sleeps until the thread before it
-/// has had the lock, computes for 2 us with it, and hands it on. Each has the rest of its turn as it wakes. If it waited
-/// for all others anew, that would be two minutes.
+/// Each thread of a crowd takes a lock once, as those of a program do that starts. It sleeps until the thread before it
+/// has had the lock, computes for 2 us with it, and hands it on. A thread has the rest of its turn as it wakes. If each
+/// waited for all others anew, that would take two minutes.
 #[test]
 fn a_lock_goes_through_a_crowd() {
     let handed_on = apart(|| {
