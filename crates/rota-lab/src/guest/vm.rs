@@ -5,6 +5,7 @@
 //! the time, as a monitor with devices does.
 
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -16,6 +17,8 @@ use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use serde::Serialize;
 
+use super::clock::now_ns;
+
 const MEMORY_BYTES: usize = 0x4000;
 /// Where the loop is, and the vCPUs' counters, one a cache line.
 const CODE: usize = 0x1000;
@@ -25,6 +28,8 @@ const COUNTER_BYTES: usize = 64;
 const VCPUS_MAX: u8 = 128;
 /// How often a loop counts before it exits, which takes one in the emulator about a millisecond.
 const COUNTS_PER_EXIT: u64 = 1 << 16;
+/// Between two exits with more time than this a vCPU has waited for a CPU.
+const RUN_MAX_NS: u64 = 3_000_000;
 const MONITOR_PERIOD: Duration = Duration::from_millis(10);
 
 /// Counts 65,536 times at [bx], then exits by writing to a port, for ever.
@@ -38,12 +43,14 @@ const LOOP: [u8; 12] = [
 ];
 
 /// What one vCPU has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Work {
     /// Exits to its thread.
     pub exits: u64,
     /// What it has counted.
     pub counts: u64,
+    /// The part of its time on a CPU in which all other vCPUs had one too, 0 to 1, as far as exits tell.
+    pub together: f64,
 }
 
 /// Runs a virtual machine of `vcpus` (1 ..= 128) for `time`, and says what each has done.
@@ -71,7 +78,15 @@ pub fn run(vcpus: u8, time: Duration) -> Result<Vec<Work>> {
         }
         stop.store(true, Ordering::Relaxed);
         let joined = threads.into_iter().map(|thread| thread.join().expect("a vCPU thread does not panic"));
-        joined.collect()
+        let done: Vec<(u64, Vec<Range<u64>>)> = joined.collect::<Result<_>>()?;
+        let runs: Vec<&[Range<u64>]> = done.iter().map(|(_, runs)| &runs[..]).collect();
+        let all = runs.iter().skip(1).fold(runs[0].to_vec(), |all, of| common(&all, of));
+        let work = |(exits, runs): &(u64, Vec<Range<u64>>)| Work {
+            exits: *exits,
+            counts: exits * COUNTS_PER_EXIT,
+            together: total(&all) as f64 / total(runs).max(1) as f64,
+        };
+        Ok(done.iter().map(work).collect())
     })
 }
 
@@ -91,12 +106,20 @@ fn vcpu(vm: &VmFd, index: u8) -> Result<VcpuFd> {
     Ok(vcpu)
 }
 
-/// Runs a vCPU until it is told to stop, which it sees at an exit.
-fn work(vcpu: &mut VcpuFd, counter: &AtomicU64, stop: &AtomicBool) -> Result<Work> {
-    let mut exits = 0;
+/// Runs a vCPU until it is told to stop, which it sees at an exit. How many exits there were, and when it ran.
+fn work(vcpu: &mut VcpuFd, counter: &AtomicU64, stop: &AtomicBool) -> Result<(u64, Vec<Range<u64>>)> {
+    let (mut exits, mut runs, mut last_ns) = (0, Vec::<Range<u64>>::new(), now_ns());
     while !stop.load(Ordering::Relaxed) {
         match vcpu.run() {
-            Ok(VcpuExit::IoOut(..)) => exits += 1,
+            Ok(VcpuExit::IoOut(..)) => {
+                exits += 1;
+                let from_ns = std::mem::replace(&mut last_ns, now_ns());
+                match runs.last_mut() {
+                    _ if last_ns - from_ns > RUN_MAX_NS => {}
+                    Some(run) if run.end == from_ns => run.end = last_ns,
+                    _ => runs.push(from_ns..last_ns),
+                }
+            }
             Ok(other) => bail!("a vCPU left its loop: {other:?}"),
             Err(error) if error.errno() == Errno::EINTR as i32 => {}
             Err(error) => return Err(error).context("a vCPU does not run"),
@@ -106,7 +129,24 @@ fn work(vcpu: &mut VcpuFd, counter: &AtomicU64, stop: &AtomicBool) -> Result<Wor
     let low = counter.load(Ordering::Relaxed) & u64::from(u32::MAX);
     let whole = exits * COUNTS_PER_EXIT;
     ensure!(low == whole & u64::from(u32::MAX), "a vCPU counted to {low} in {exits} exits");
-    Ok(Work { exits, counts: whole })
+    Ok((exits, runs))
+}
+
+/// What lies in both; each in order.
+fn common(one: &[Range<u64>], other: &[Range<u64>]) -> Vec<Range<u64>> {
+    let (mut common, mut place) = (Vec::new(), 0);
+    for run in one {
+        while other.get(place).is_some_and(|of| of.end <= run.start) {
+            place += 1;
+        }
+        let beside = other[place..].iter().take_while(|of| of.start < run.end);
+        common.extend(beside.map(|of| of.start.max(run.start)..of.end.min(run.end)));
+    }
+    common
+}
+
+fn total(runs: &[Range<u64>]) -> u64 {
+    runs.iter().map(|run| run.end - run.start).sum()
 }
 
 /// The guest's memory, with the loop in it.

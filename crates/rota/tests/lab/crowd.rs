@@ -6,7 +6,7 @@ use crate::guest::{Guest, NEWEST, script, tenant};
 
 /// What `ROTA_CROWD="threads share seconds"` says, or as much as is soon seen. The kernel's watchdog comes after 30 s.
 fn crowd() -> (u32, f64, u64) {
-    let said = std::env::var("ROTA_CROWD").unwrap_or_else(|_| "3000 0.2 3".to_owned());
+    let said = std::env::var("ROTA_CROWD").unwrap_or_else(|_| "1500 0.2 2".to_owned());
     let said: Vec<&str> = said.split_whitespace().collect();
     (said[0].parse().unwrap(), said[1].parse().unwrap(), said[2].parse().unwrap())
 }

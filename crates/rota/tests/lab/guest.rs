@@ -37,6 +37,7 @@ pub struct Guest {
     own: Vec<&'static str>,
     programs: Vec<&'static str>,
     modules: Vec<&'static str>,
+    nested: bool,
     files: Vec<(&'static str, String)>,
 }
 
@@ -52,6 +53,7 @@ impl Guest {
             own: vec!["rota", "rota-probe"],
             programs: vec![],
             modules: vec![],
+            nested: false,
             files: vec![],
         }
     }
@@ -92,6 +94,12 @@ impl Guest {
         self
     }
 
+    /// With KVM, so that it runs virtual machines itself.
+    pub fn nested(mut self) -> Guest {
+        self.nested = true;
+        self.module("kvm-amd")
+    }
+
     /// With a file.
     pub fn file(mut self, path: &'static str, text: &str) -> Guest {
         self.files.push((path, text.to_owned()));
@@ -122,6 +130,7 @@ impl Guest {
         vm.clock = self.clock;
         vm.halvings = self.halvings;
         vm.alone = false;
+        vm.nested = self.nested;
         let outcome = vm.run(&image, TIMEOUT, &mut tell_wait).unwrap();
         let results = Results(outcome);
         assert_eq!(

@@ -27,3 +27,4 @@ mod saturation;
 mod shares;
 mod spin;
 mod starve;
+mod together;

@@ -8,10 +8,16 @@ runs_on() {
     goes_on batch
 }
 
+# freeze 1 or 0: both tenants stop, or go on.
+freeze() {
+    for tenant in web batch; do echo $1 >$CGROUPS/$tenant/cgroup.freeze; done
+}
+
 tenants web batch
+up
 busy web
 busy batch
-up
+runs_on
 echo 0 >$CPU
 await logged "starting anew"
 await logged ready 2
@@ -19,8 +25,10 @@ runs_on
 status gone
 stop
 
+freeze 1 # loading takes long beside them
 printf '\n[host]\ncpus = "0-1"\n' >>/etc/rota/rota.toml
 up named
+freeze 0
 status named
 echo 1 >$CPU
 await logged "starting anew"

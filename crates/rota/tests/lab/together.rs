@@ -1,0 +1,66 @@
+//! The vCPUs of a VM have their slots at the same times.
+
+use serde_json::Value;
+
+use crate::guest::{Guest, NEWEST, Results, script, tenant};
+
+/// Two VMs that differ in `together` alone. What is on CPU 0 alone is served before either.
+const CONFIG: &str = r#"
+[[tenant]]
+name = "gang"
+class = "reserved"
+vcpus = 2
+share = 0.20
+latency = "20ms"
+capped = true
+together = true
+match = { cgroup = "gang" }
+
+[[tenant]]
+name = "apart"
+class = "reserved"
+vcpus = 2
+share = 0.20
+latency = "20ms"
+capped = true
+match = { cgroup = "apart" }
+
+[[tenant]]
+name = "left"
+class = "reserved"
+share = 0.40
+latency = "10ms"
+capped = true
+affinity = "0"
+match = { cgroup = "left" }
+
+[[tenant]]
+name = "spare"
+class = "background"
+match = { cgroup = "spare" }
+"#;
+
+/// The part of each vCPU's time in which the other one ran as well.
+fn beside(results: &Results, vm: &str) -> Vec<f64> {
+    let vcpus: Vec<Value> = results.json(vm);
+    vcpus.iter().map(|vcpu| vcpu["together"].as_f64().unwrap()).collect()
+}
+
+#[test]
+#[ignore = "boots a guest"]
+fn vcpus_of_a_real_vm_run_at_the_same_times() {
+    let guest = Guest::exact_on(NEWEST, 2).nested().own("rota-vm");
+    let results = guest.run(CONFIG, &script!("together.sh"));
+    let [gang, apart] = ["gang", "apart"].map(|vm| beside(&results, vm));
+    println!("beside each other: {gang:?} of the time together, {apart:?} apart");
+    let status = results.status("status");
+    for vm in ["gang", "apart"] {
+        assert_eq!(tenant(&status, vm).kind, "vm");
+    }
+    for name in ["gang", "apart", "left"] {
+        assert_eq!(tenant(&status, name).missed_by_cause.rota, 0, "{:?}", tenant(&status, name));
+    }
+    // But for the ends of slots, within a millisecond of which a vCPU says that it has run.
+    assert!(gang.iter().all(|part| *part >= 0.75), "{gang:?}");
+    assert!(apart.iter().all(|part| *part <= 0.6), "{apart:?}");
+}
