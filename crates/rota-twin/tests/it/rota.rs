@@ -187,22 +187,28 @@ capped = true
 match = { vm = "qemu:vm" }
 "#;
 
+/// Has a vCPU and its monitor compute, and another thread, and observes two seconds of that.
+fn beside_a_busy_monitor(run: &mut Run, tenants: &mut Tenants, other: TaskSpec) {
+    let vcpu = tenants.vcpu("vm", 0, Hog);
+    let threads = [(0, vcpu.pid)].into();
+    for spec in [vcpu, tenants.thread("vm", Hog), other] {
+        run.spawn(spec);
+    }
+    settle(run, tenants);
+    run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
+    run.run_until(run.machine.now_ns() + 500 * MS);
+    run.observer.0.begin(&mut run.machine);
+    run.run_until(run.machine.now_ns() + 2_000 * MS);
+}
+
 /// Both are in each of the VM's slots, so that its vCPU never waits longer than promised but for its own monitor.
 #[test]
 fn a_busy_monitor_takes_half_of_each_slot_of_its_vcpu() {
     apart(|| {
         let model = model(&format!("{BUSY}{MONITORED}"), 1);
         let (mut run, mut tenants) = start(&model, 1);
-        let vcpu = tenants.vcpu("vm", 0, Hog);
-        let threads = [(0, vcpu.pid)].into();
-        for spec in [vcpu, tenants.thread("busy", Hog), tenants.thread("vm", Hog)] {
-            run.spawn(spec);
-        }
-        settle(&mut run, &tenants);
-        run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
-        run.run_until(run.machine.now_ns() + 500 * MS);
-        run.observer.0.begin(&mut run.machine);
-        run.run_until(run.machine.now_ns() + 2_000 * MS);
+        let other = tenants.thread("busy", Hog);
+        beside_a_busy_monitor(&mut run, &mut tenants, other);
         for queue in run.policy.queues(&mut run.machine) {
             let lost_ns: u64 = queue.lost_ns.iter().sum();
             assert!(queue.missed == 0 && lost_ns < MS, "{queue:?}");
@@ -227,16 +233,8 @@ fn with_a_busy_monitor(host: &str, monitor: &'static str) -> [(u64, u64); 2] {
     apart(move || {
         let model = model(&text, 2);
         let (mut run, mut tenants) = start(&model, 1);
-        let vcpu = tenants.vcpu("vm", 0, Hog);
-        let threads = [(0, vcpu.pid)].into();
-        for spec in [vcpu, tenants.thread("vm", Hog), tenants.system(Hog)] {
-            run.spawn(spec);
-        }
-        settle(&mut run, &tenants);
-        run.act(|run| run.policy.vcpu_threads(&mut run.machine, "vm", threads));
-        run.run_until(run.machine.now_ns() + 500 * MS);
-        run.observer.0.begin(&mut run.machine);
-        run.run_until(run.machine.now_ns() + 2_000 * MS);
+        let other = tenants.system(Hog);
+        beside_a_busy_monitor(&mut run, &mut tenants, other);
         let metrics = run.observer.0.finish(&mut run.machine);
         let home = tenants.home("vm");
         [home.unit(0), home.unit(1)].map(|unit| {
