@@ -340,6 +340,7 @@ s32 STRUCT_OPS(rota_init_task, struct task_struct *p, struct scx_init_task_args 
 	classify(p, &t->m);
 	t->cgroup = 0; /* the task may be on its way into another cgroup: look again when it first runs */
 	t->last_cpu = t->stands_in_for = ROTA_NONE;
+	t->turn_ns = ROTA_QUANTUM_NS;
 	return 0;
 }
 

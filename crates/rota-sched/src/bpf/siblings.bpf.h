@@ -49,10 +49,8 @@ static __always_inline u64 place_among_siblings(struct task_struct *p, struct ta
 {
 	u64 weight = p->scx.weight ?: 1, place;
 
-	if (t->last_cpu == ROTA_NONE && !t->queued_since) {
+	if (t->last_cpu == ROTA_NONE && !t->queued_since)
 		t->vtime = q->vtime + vtime_of(ROTA_NEWCOMER_NS, weight);
-		t->turn_ns = ROTA_QUANTUM_NS; /* no turn of it is left */
-	}
 	t->vtime = vtime_within(t->vtime, q->vtime, ROTA_QUANTUM_NS, vtime_of(ROTA_QUANTUM_NS, weight));
 	place = q->nr_runnable > ROTA_CROWD && !t->queued_since ? place_in_crowd(t, q) : t->vtime;
 	if (t->gives_way)

@@ -384,7 +384,7 @@ struct task_ctx {
 	u64 run_since;
 	u64 charged;	  /* what it used up to then is in its vtime */
 	u64 vtime;	  /* among its siblings */
-	u64 turn_ns;	  /* what it has had of its turn: see place_in_crowd */
+	u64 turn_ns;	  /* what it has had of its turn: see place_in_crowd; a quantum or more: none is left */
 	u64 turn_at;	  /* its place for that turn */
 	u64 tag;	  /* of a shared tenant's request; or its place in a background line */
 	u64 finish;	  /* of the last one */

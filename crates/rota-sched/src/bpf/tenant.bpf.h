@@ -140,8 +140,10 @@ __noinline int move_membership(struct task_struct *p __arg_trusted, u64 now)
 	}
 	/* What it used among others says nothing of its place here. */
 	q = m.queue != t->m.queue ? siblings_of(&m) : NULL;
-	if (q)
+	if (q) {
 		t->vtime = q->vtime;
+		t->turn_ns = ROTA_QUANTUM_NS;
+	}
 	t->m = m;
 	return 0;
 }
