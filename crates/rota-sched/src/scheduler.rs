@@ -208,9 +208,7 @@ impl<K: Kernel> Scheduler<K> {
         for buffer in 0..shared::NR_BUFFERS {
             self.write_from_ns(buffer, NEVER);
         }
-        // Only where something can run: what is sent to an offline CPU's queue waits there for ever.
-        let tenant_cpus: Vec<u32> = self.kernel.online()?.difference(&options.housekeeping).iter().collect();
-        self.spread_background(&tenant_cpus)?;
+        self.spread_background(&self.tenant_cpus()?)?;
         let system_class =
             if options.housekeeping.is_empty() { shared::class::BACKGROUND } else { shared::class::SYSTEM };
         // Its first queue is number 0 for good: room for a vCPU on each CPU.
@@ -501,14 +499,23 @@ impl<K: Kernel> Scheduler<K> {
         Ok(())
     }
 
+    /// The CPUs that are not the system's, and where something can run: what is sent to an offline CPU's queue waits there
+    /// for ever.
+    fn tenant_cpus(&self) -> Result<Vec<u32>> {
+        Ok(self.kernel.online()?.iter().filter(|cpu| !self.is_housekeeping(*cpu)).collect())
+    }
+
+    fn is_housekeeping(&self, cpu: u32) -> bool {
+        self.settings.housekeeping[cpu as usize / 64] >> (cpu % 64) & 1 == 1
+    }
+
     /// The ring without the CPUs that one tenant has to itself; the housekeeping CPUs, if that leaves none.
     fn write_ring(&self) {
         let wanted = self.ring.borrow();
         let is_closed = |cpu| self.closed.as_ref().is_some_and(|closed| closed.contains(cpu));
         let mut cpus: Vec<u32> = wanted.iter().copied().filter(|&cpu| !is_closed(cpu)).collect();
         if cpus.is_empty() {
-            let is_kept = |cpu: &u32| self.settings.housekeeping[*cpu as usize / 64] >> (cpu % 64) & 1 == 1;
-            cpus = (0..self.settings.nr_cpus).filter(is_kept).collect();
+            cpus = (0..self.settings.nr_cpus).filter(|cpu| self.is_housekeeping(*cpu)).collect();
         }
         let cpus = if cpus.is_empty() { &*wanted } else { &cpus };
         let ring: [u32; shared::RING] = std::array::from_fn(|place| cpus[place % cpus.len()]);

@@ -63,7 +63,9 @@ impl<K: Kernel> Scheduler<K> {
     ) -> Result<(Scheduler<K>, Found, Option<Published>)> {
         let mut scheduler = Scheduler::with_settings(kernel, settings);
         scheduler.closed = None;
-        *scheduler.ring.borrow_mut() = scheduler.kernel.get::<Live>(Memory::Live, 0).background_ring.to_vec();
+        // What the kernel has leaves out cores that were closed, and are perhaps open by now.
+        let ring = scheduler.tenant_cpus()?;
+        *scheduler.ring.borrow_mut() = ring;
         let newest = scheduler.find_tables(topology, costs)?;
         scheduler.find_tenants()?;
         let left = |queue| scheduler.is_busy(queue);
