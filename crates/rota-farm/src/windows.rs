@@ -22,8 +22,12 @@ struct Had {
     /// So much of that perhaps is of no budget: threads had it that were another tenant's as they were chosen, or that
     /// may not run on every CPU and are served as background.
     unsure_ns: u64,
-    /// Since when it would run without a pause, and what it had had by then.
-    wants: Option<(u64, u64)>,
+    /// It would run, without a pause since `line_from_ns` or the window's start.
+    wants: bool,
+    /// It is due its share of the time from there on. What it had had by then, but for what was more than its share
+    /// before: that is of what it is due.
+    line_from_ns: u64,
+    line_had_ns: u64,
     /// How often it has started, or woken.
     starts: u64,
     /// How many turns have ended on the CPU, each perhaps late.
@@ -41,6 +45,15 @@ pub struct Windows {
 /// What changes of task may have taken from a vCPU's budget.
 fn changes_ns(vcpu: &Vcpu, had: &Had) -> u64 {
     2 * vcpu.switch_ns * (had.starts + 1) + GRAIN_NS
+}
+
+impl Had {
+    /// It wants to run from now on.
+    fn begins_to_want(&mut self, vcpu: &Vcpu, at_ns: u64) {
+        let share_ns = vcpu.window_ns * at_ns.saturating_sub(self.line_from_ns) / vcpu.period_ns;
+        let more_ns = (self.had_ns - self.line_had_ns).saturating_sub(share_ns);
+        *self = Had { wants: true, line_from_ns: at_ns, line_had_ns: self.had_ns - more_ns, ..*self };
+    }
 }
 
 impl Windows {
@@ -77,7 +90,8 @@ impl Windows {
             found = found.or(missing(vcpu, had, cpu, (turns + 1) * late_ns));
             *had = Had {
                 start_ns,
-                wants: had.wants.map(|_| (start_ns, 0)),
+                wants: had.wants,
+                line_from_ns: start_ns,
                 is_clean: start_ns == at_ns,
                 ..Had::default()
             };
@@ -120,9 +134,9 @@ impl Windows {
                 && runs.is_none_or(|owner| !is_its || is_alone(threads, owner));
             had.is_clean &= !excused && is_alone;
             if !is_its && !threads.sole_waits(vcpu.tenant, vcpu.index) {
-                had.wants = None;
-            } else if had.wants.is_none() {
-                had.wants = Some((at_ns, had.had_ns));
+                had.wants = false;
+            } else if !had.wants {
+                had.begins_to_want(vcpu, at_ns);
             }
             let own_ns = if within.is_some_and(|(owner, _)| owner == *number) { ns } else { 0 };
             had.had_ns += own_ns;
@@ -174,11 +188,13 @@ fn is_alone(threads: &Threads, owner: Owner) -> bool {
 /// What a vCPU has had too little in a window that is over: of one that wanted to run since some time in it up to the
 /// end, its part of that time, if it had as much left.
 fn missing(vcpu: &Vcpu, had: &Had, cpu: usize, late_ns: u64) -> Option<Fault> {
-    let (since_ns, before_ns) = had.wants.filter(|_| had.is_clean)?;
+    if !had.wants || !had.is_clean {
+        return None;
+    }
     let end_ns = had.start_ns + vcpu.period_ns;
-    let due_ns = vcpu.window_ns * (end_ns - since_ns.max(had.start_ns)) / vcpu.period_ns;
-    let due_ns = due_ns.min(vcpu.window_ns.saturating_sub(before_ns));
+    let due_ns = vcpu.window_ns * (end_ns - had.line_from_ns) / vcpu.period_ns;
+    let due_ns = due_ns.min(vcpu.window_ns.saturating_sub(had.line_had_ns));
     let least_ns = due_ns.saturating_sub(changes_ns(vcpu, had) + late_ns);
-    let ns = least_ns.saturating_sub(had.had_ns - before_ns);
+    let ns = least_ns.saturating_sub(had.had_ns - had.line_had_ns);
     (ns > 0).then_some(Fault::Short { cpu: CpuId(cpu as u32), tenant: vcpu.tenant, vcpu: vcpu.index, ns })
 }
