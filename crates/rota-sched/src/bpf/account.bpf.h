@@ -177,12 +177,16 @@ __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 	return 0;
 }
 
-/* What of [from, to) is lost to the slot's owner, as far as it is in the slot and the owner would have run. */
+/*
+ * What of [from, to) is lost to the slot's owner, as far as it is in the slot and the owner would have run. In its
+ * account that is no time in which it runs on another CPU, or is not known to wait; in its window it is.
+ */
 __noinline u64 lost_to_owner(u32 cpu, u64 from, u64 to)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
 	struct rota_tenant *tenant;
 	struct queue_ctx *owner;
+	u64 waits_from = 0;
 
 	if (!c || c->slot.queue == ROTA_NONE)
 		return 0;
@@ -195,8 +199,12 @@ __noinline u64 lost_to_owner(u32 cpu, u64 from, u64 to)
 	bpf_spin_lock(&owner->lock);
 	follow_promise(owner, tenant->promised_from);
 	if (!owner->nr_running)
-		from = max_time(from, owner->blackout_since);
+		waits_from = owner->blackout_since;
 	bpf_spin_unlock(&owner->lock);
+	if (tenant->kind == ROTA_KIND_VM || tenant->nr_vcpus == 1)
+		from = max_time(from, waits_from);
+	c->windows.lost_ns += from < to ? to - from : 0;
+	from = max_time(from, waits_from);
 	return from < to ? to - from : 0;
 }
 
@@ -233,8 +241,13 @@ static __always_inline void blame_floor(struct cpu_ctx *c, u32 cpu, u64 interrup
 /* What a task of another class had of the CPU since the last turn. Up to `least` it was a switch, and no loss. */
 static __always_inline void settle_other(struct cpu_ctx *c, u32 cpu, u64 least, u64 now)
 {
-	if (c->turn.other_since && now - c->turn.other_since > least)
-		blame(cpu, ROTA_CAUSE_HIGHER_CLASS, lost_to_owner(cpu, c->turn.other_since, now));
+	u64 since = c->turn.other_since;
+
+	if (since && now - since > least) {
+		blame(cpu, ROTA_CAUSE_HIGHER_CLASS, lost_to_owner(cpu, since, now));
+		if (c->slot.queue == ROTA_NONE)
+			c->windows.lost_since = min_time(c->windows.lost_since, since);
+	}
 	c->turn.other_since = 0;
 }
 

@@ -30,7 +30,7 @@ static __always_inline s32 init_cpu(u32 cpu)
 	c->role.housekeeping = is_housekeeping(cpu);
 	c->slot.vcpu = c->slot.queue = c->slot.tenant = c->second.local = c->second.tenant = ROTA_NONE;
 	c->turn.local = c->turn.picked_local = c->windows.owner = ROTA_NONE;
-	c->windows.over_since = ROTA_NEVER;
+	c->windows.lost_since = ROTA_NEVER;
 	c->claims.held = c->claims.serving = ROTA_NONE;
 	c->fair.served = c->fair.lasting = ROTA_NONE;
 	c->offer.dozes = 1;		 /* it may idle already */

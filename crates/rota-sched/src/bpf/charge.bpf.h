@@ -7,7 +7,7 @@
 
 #include "account.bpf.h"
 #include "line.bpf.h"
-#include "window.bpf.h"
+#include "lost.bpf.h"
 
 /* A grant is taken in what is left between slots, in several pieces if need be. */
 static __always_inline void charge_floor(struct cpu_ctx *c, u64 used, u64 now)
@@ -106,10 +106,7 @@ __noinline int turn_ends(u32 cpu, u32 queue, enum turn_end how, u64 now)
 	else if (c->turn.level == ROTA_LEVEL_KERNEL)
 		blame(cpu, ROTA_CAUSE_KERNEL_THREAD, lost_to_owner(cpu, c->turn.since, now));
 	charge_level(c, used, now);
-	if (c->turn.local != ROTA_NONE)
-		window_charge(cpu, c->turn.local, c->turn.since, now);
-	if (c->slot.in_windows && c->turn.level < ROTA_LEVEL_KERNEL && c->turn.since < c->slot.end && c->slot.end < now)
-		c->windows.over_since = c->slot.end;
+	charge_turn(c, cpu, queue, c->turn.since, now);
 	if (c->fair.served != ROTA_NONE)
 		fair_charge(c, used);
 	c->turn.since = now;

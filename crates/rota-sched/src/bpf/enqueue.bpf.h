@@ -21,7 +21,7 @@ static __always_inline void line_enqueue(struct task_struct *p, struct task_ctx 
 	else if (line_kind(dsq) == ROTA_LINE_PINNED)
 		dsq = idle_pinned_dsq(p, t->m.tenant, sent, dsq);
 	place = place_in_line(p, t, q, dsq, now);
-	if (sent && !q->waiting)
+	if (line_kind(dsq) == ROTA_LINE_QUEUE && nr_waiting(dsq) <= 0)
 		q->waits_from = now;
 	begins_to_wait(t, dsq);
 	t->queued_since = t->queued_since ?: now;

@@ -47,7 +47,7 @@ struct queue_ctx {
 	u32 waiting;	/* at most so many are in its dispatch queue: see line.bpf.h */
 	u32 claimed_by; /* by the CPU that serves the vCPU whose entry this is; 0: nobody does */
 	struct rota_queue_account account;
-	u64 waits_from; /* a thread woke then, and none waited in the dispatch queue */
+	u64 waits_from; /* a thread came to wait then, and none waited in the dispatch queue */
 	u64 lost_at_blackout[ROTA_NR_CAUSES];
 	u64 promised_from; /* which promise the account is about */
 	u64 vtime;	   /* of the thread last started: newcomers begin here */
@@ -255,15 +255,19 @@ struct windows {
 	u64 until;	/* the turn of the one that is next ends */
 	u64 end;	/* its window ends */
 	u64 part;	/* of its budget that it has left, where others go before it that have more: part_left */
-	u64 lost_ns;	/* of the slot, charged to its owner */
-	u64 over_since; /* a turn has been over since then; ROTA_NEVER: none */
-	u32 asked;	/* the next decision is among all vCPUs: one has woken, or the CPU was told */
-	u32 owner;	/* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
-	u32 waiting;	/* a bit for each local vCPU that would run */
-	u32 alone;	/* and is its tenant's only vCPU */
-	u32 rights;	/* and has a right */
-	u32 woken;	/* and has woken since the CPU decided last */
-	u32 nr;		/* so many it has, as of epoch; 0: they have to be looked up */
+	u64 lost_ns;	/* of the slot, and not yet charged to its owner */
+	u64 wakes;	/* one of them that slept has woken: see lost.bpf.h */
+	u64 lost_since; /* what the CPU has lost since then is not charged yet; ROTA_NEVER: since the slot ended */
+	u64 had_until; /* the last turn of a vCPU was settled then, and its threads waited in that queue: see lost.bpf.h */
+	u32 had_queue;
+	bool is_new; /* the CPU has yet to decide by the table in force */
+	u32 asked;   /* the next decision is among all vCPUs: one has woken, or the CPU was told */
+	u32 owner;   /* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
+	u32 waiting; /* a bit for each local vCPU that would run */
+	u32 alone;   /* and is its tenant's only vCPU */
+	u32 rights;  /* and has a right */
+	u32 woken;   /* and has woken since the CPU decided last */
+	u32 nr;	     /* so many it has, as of epoch; 0: they have to be looked up */
 	u32 epoch;
 	u32 interrupted; /* and had one as another one's interrupted it, which has paid for its return */
 	struct window locals[ROTA_WINDOW_VCPUS_MAX];

@@ -65,6 +65,8 @@ static __always_inline void starts_straight(struct cpu_ctx *c, u32 cpu, u32 tena
 	bool enters = follow_slots(c, cpu, now);
 	bool anyone, waits = c->slot.in_windows && !windows_rest(cpu, now, 0) && survey_windows(cpu, now, 0, 0);
 
+	if (waits)
+		c->windows.lost_since = min_time(c->windows.lost_since, c->slot.end);
 	if (c->slot.in_windows)
 		enter_window(c, cpu, ROTA_NONE, now);
 	c->run.now = now;

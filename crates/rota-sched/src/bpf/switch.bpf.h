@@ -34,7 +34,7 @@ static __noinline int enter_slot(struct cpu_ctx *c, u32 cpu, const struct owner 
 	if (owner->generation != c->slot.generation) {
 		c->offer.unwanted = 0;
 		__builtin_memset(c->second.places, 0, sizeof(c->second.places));
-		forget_windows(c);
+		forget_windows(c, table_since(owner->buffer));
 	}
 	c->slot.start = owner->start_ns;
 	c->slot.end = owner->end_ns;

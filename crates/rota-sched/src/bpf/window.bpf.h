@@ -38,9 +38,7 @@
 /* What is to be left of a right beside two changes of task; and less than the second is not worth a turn. */
 #define ROTA_WINDOW_GRAIN_NS 20000ULL
 #define ROTA_WINDOW_LEAST_NS 2000ULL
-/* A CPU that comes later than this was away. Less than this is not made anybody's loss. */
-#define ROTA_WINDOW_AWAY_NS 500000ULL
-#define WINDOW_RATE_SHIFT   20
+#define WINDOW_RATE_SHIFT    20
 /* Of several that have woken the one with most of its budget left goes first; the present one as if it had a bonus. */
 #define WINDOW_PARTS 1024
 #define WINDOW_BONUS 64
@@ -62,8 +60,8 @@ static __always_inline struct window *window_of(struct cpu_ctx *c, u64 local)
 	return &c->windows.locals[local & (ROTA_WINDOW_VCPUS_MAX - 1)];
 }
 
-/* Another table is in force, and has other vCPUs. */
-static __always_inline void forget_windows(struct cpu_ctx *c)
+/* Another table has come into force, and has other vCPUs. */
+static __always_inline void forget_windows(struct cpu_ctx *c, u64 since)
 {
 	u32 i;
 
@@ -71,7 +69,9 @@ static __always_inline void forget_windows(struct cpu_ctx *c)
 		c->windows.locals[i].start = c->windows.locals[i].woke = c->windows.locals[i].seen =
 			c->windows.locals[i].rested = 0;
 	c->windows.interrupted = c->windows.nr = 0;
-	c->windows.over_since = ROTA_NEVER;
+	c->windows.lost_since = since;
+	c->windows.is_new = true;
+	c->windows.lost_ns = 0;
 	c->windows.owner = ROTA_NONE;
 	c->turn.local = ROTA_NONE;
 }
@@ -158,8 +158,27 @@ static __always_inline void charge_lost(struct cpu_ctx *c)
 {
 	if (c->windows.owner == ROTA_NONE)
 		return;
-	takes_from(window_of(c, c->windows.owner), less(c->slot.lost_ns, c->windows.lost_ns));
-	c->windows.lost_ns = c->slot.lost_ns;
+	takes_from(window_of(c, c->windows.owner), c->windows.lost_ns);
+	c->windows.lost_ns = 0;
+}
+
+/* Of `among` with something left the vCPU whose window ends first; ROTA_NONE. */
+static __always_inline u32 first_to_end(struct cpu_ctx *c, u32 among)
+{
+	u32 i, found = ROTA_NONE;
+	u64 first = ROTA_NEVER;
+
+	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
+		const struct window *w = window_of(c, i);
+
+		if (!(among >> i & 1) || w->left < ROTA_WINDOW_LEAST_NS)
+			continue;
+		if (w->end < first || (w->end == first && i == c->turn.local)) {
+			first = w->end;
+			found = i;
+		}
+	}
+	return found;
 }
 
 /* A vCPU is charged what its wake-up takes of others. It may do so for a part of its budget. */
@@ -187,6 +206,20 @@ __noinline int window_charge(u32 cpu, u32 local, u64 since, u64 now)
 	return 0;
 }
 
+/* The queue of the vCPU's own threads: a VM's monitor has another one, whose threads may use the vCPU's slots too. */
+static __always_inline struct queue_ctx *own_queue(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant)
+{
+	return queue_ctx(tenant->first_queue + (tenant->kind == ROTA_KIND_VM ? 1 + vcpu->index : 0));
+}
+
+/* When the vCPU woke, if it waits since `from`: perhaps later, if its monitor waited already. */
+static __always_inline u64 vcpu_woke(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant, u64 from)
+{
+	struct queue_ctx *own = own_queue(vcpu, tenant);
+
+	return own && own->waiting ? max_time(from, own->waits_from) : from;
+}
+
 /*
  * Since when a thread of the vCPU waits without a pause. If none has woken since the CPU saw the vCPU rest, it may have
  * come from another CPU: now, as far as is known. If the CPU has yet to look, as a table has come into force, it waited
@@ -195,16 +228,14 @@ __noinline int window_charge(u32 cpu, u32 local, u64 since, u64 now)
 static __always_inline u64 vcpu_waits_from(const struct window *w, const struct rota_table_vcpu *vcpu,
 					   const struct rota_tenant *tenant, u64 now)
 {
-	struct queue_ctx *service = queue_ctx(tenant->first_queue), *own = service;
-	u64 from = 0;
+	struct queue_ctx *service = queue_ctx(tenant->first_queue), *own = own_queue(vcpu, tenant);
+	u64 from = ROTA_NEVER;
 
-	if (tenant->kind == ROTA_KIND_VM)
-		own = queue_ctx(tenant->first_queue + 1 + vcpu->index);
 	if (own && own->waiting)
 		from = own->waits_from;
-	else if (service && service->waiting)
-		from = service->waits_from;
-	if (from > w->rested)
+	if (service && service->waiting)
+		from = min_time(from, service->waits_from);
+	if (from > w->rested && from != ROTA_NEVER)
 		return from;
 	return w->seen > w->rested || !w->rested ? 0 : now;
 }

@@ -15,9 +15,9 @@
 #ifndef ROTA_WINDOWS_BPF_H
 #define ROTA_WINDOWS_BPF_H
 
+#include "lost.bpf.h"
 #include "pick.bpf.h"
 #include "switch.bpf.h"
-#include "window.bpf.h"
 
 /* Whether local vCPU `local` waits, and what it may claim. */
 __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
@@ -28,7 +28,7 @@ __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
 	struct rota_tenant *tenant = vcpu ? tenant_of(vcpu->tenant) : NULL;
 	struct window *w;
 	bool is_present, waits;
-	u64 from;
+	u64 from, woke;
 
 	if (!c)
 		return 0;
@@ -49,12 +49,9 @@ __noinline int survey_window(u32 cpu, u32 local, u64 now, u64 prev_dsq)
 	is_present = prev_dsq && local == c->turn.local;
 	waits = vcpu_waits(vcpu, tenant, 0, false); /* and not only the present thread would go on */
 	from = is_present ? 0 : vcpu_waits_from(w, vcpu, tenant, now);
-	if (!w->seen && is_queue_of(vcpu, tenant, prev_dsq)) { /* it ran on as this table came into force */
-		from = 0;
-		takes_from(w, now - max_time(w->start, table_since(c->slot.buffer)));
-	}
-	if (from > w->seen && waits) {
-		w->woke = from;
+	woke = is_present ? 0 : vcpu_woke(vcpu, tenant, from);
+	if (woke > w->seen && waits) {
+		w->woke = woke;
 		c->windows.woken |= 1U << (local & 31);
 	}
 	wants_since(w, from, now);
@@ -120,7 +117,7 @@ __noinline bool windows_rest(u32 cpu, u64 now, u64 prev_dsq)
 		if (!window_rests(cpu, i, now, prev_dsq))
 			return false;
 	}
-	c->windows.over_since = ROTA_NEVER;
+	c->windows.lost_since = ROTA_NEVER;
 	return true;
 }
 
@@ -223,53 +220,6 @@ static __always_inline u32 most_left(struct cpu_ctx *c, u32 among, u64 now)
 	return found;
 }
 
-/* Of `among` with something left the vCPU whose window ends first; ROTA_NONE. */
-static __always_inline u32 first_to_end(struct cpu_ctx *c, u32 among)
-{
-	u32 i, found = ROTA_NONE;
-	u64 first = ROTA_NEVER;
-
-	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
-		const struct window *w = window_of(c, i);
-
-		if (!(among >> i & 1) || w->left < ROTA_WINDOW_LEAST_NS)
-			continue;
-		if (w->end < first || (w->end == first && i == c->turn.local)) {
-			first = w->end;
-			found = i;
-		}
-	}
-	return found;
-}
-
-/*
- * The CPU comes late: a timer was, or interrupts or the hypervisor had it. What was lost so is lost to the vCPUs that
- * would have been served meanwhile, one after the other. Else they would take it from the windows of others.
- */
-static __always_inline void forfeit(struct cpu_ctx *c, u64 now)
-{
-	u64 since = c->windows.over_since, over = less(now, since), lost;
-	u32 i, among = c->windows.rights;
-
-	c->windows.over_since = ROTA_NEVER;
-	if (over <= ROTA_WINDOW_AWAY_NS)
-		return;
-	bpf_for (i, 0, ROTA_WINDOW_VCPUS_MAX) {
-		u32 local = first_to_end(c, among);
-		struct window *w = window_of(c, local);
-
-		if (local == ROTA_NONE || !over)
-			break;
-		lost = min_time(min_time(over, w->right), now - max_time(since, w->start));
-		takes_from(w, lost);
-		w->right -= lost;
-		over -= lost;
-		among &= ~(1U << (local & 31));
-		if (w->right < ROTA_WINDOW_LEAST_NS)
-			c->windows.rights &= ~(1U << (local & 31));
-	}
-}
-
 /* For how long a recent vCPU may go before local vCPU `first`, which has a right. */
 static __always_inline u64 may_go_before(struct cpu_ctx *c, u32 cpu, u32 local, u32 first, u64 now)
 {
@@ -299,8 +249,8 @@ __noinline u32 next_in_window(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 	view = windows_view(c, cpu);
 	if (!view)
 		return ROTA_NONE;
+	forfeit(c, cpu, now);
 	waits = survey_windows(cpu, now, prev_dsq, tried);
-	forfeit(c, now); /* though nobody waits: then nobody has lost anything, nor has who wakes later */
 	if (!waits)
 		return ROTA_NONE;
 	first = first_to_end(c, c->windows.rights ?: c->windows.waiting);
