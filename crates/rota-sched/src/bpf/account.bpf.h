@@ -178,33 +178,33 @@ __noinline int queue_loses_thread(u32 queue, bool running, u64 now)
 }
 
 /*
- * What of [from, to) is lost to the slot's owner, as far as it is in the slot and the owner would have run. In its
- * account that is no time in which it runs on another CPU, or is not known to wait; in its window it is.
+ * What of [from, to) is lost to the slot's owner, as far as it is in the slot and the owner would have run. In a vCPU's
+ * window all of it is, also if only its VM's monitor waits; in its account no time in which the owner runs elsewhere.
  */
 __noinline u64 lost_to_owner(u32 cpu, u64 from, u64 to)
 {
 	struct cpu_ctx *c = cpu_ctx(cpu);
+	struct queue_ctx *owner, *service;
 	struct rota_tenant *tenant;
-	struct queue_ctx *owner;
-	u64 waits_from = 0;
 
 	if (!c || c->slot.queue == ROTA_NONE)
 		return 0;
 	owner = queue_ctx(c->slot.queue);
 	tenant = tenant_of(c->slot.tenant);
-	if (!owner || !tenant || !queue_waits(owner))
+	service = tenant ? queue_ctx(tenant->first_queue) : NULL;
+	if (!owner || !service)
 		return 0;
 	from = max_time(from, c->slot.start);
 	to = min_time(to, c->slot.end);
+	if (from < to && (queue_waits(owner) || queue_waits(service)))
+		c->windows.lost_ns += to - from;
+	if (!queue_waits(owner))
+		return 0;
 	bpf_spin_lock(&owner->lock);
 	follow_promise(owner, tenant->promised_from);
 	if (!owner->nr_running)
-		waits_from = owner->blackout_since;
+		from = max_time(from, owner->blackout_since);
 	bpf_spin_unlock(&owner->lock);
-	if (tenant->kind == ROTA_KIND_VM || tenant->nr_vcpus == 1)
-		from = max_time(from, waits_from);
-	c->windows.lost_ns += from < to ? to - from : 0;
-	from = max_time(from, waits_from);
 	return from < to ? to - from : 0;
 }
 

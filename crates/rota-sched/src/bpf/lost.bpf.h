@@ -149,9 +149,10 @@ static __always_inline void charge_turn(struct cpu_ctx *c, u32 cpu, u32 queue, u
 	bool is_late = c->slot.in_windows && c->turn.level < ROTA_LEVEL_KERNEL && since < c->slot.end &&
 		       less(now, c->slot.end) > LOST_LEAST_NS;
 
-	c->windows.had_until = now;
-	c->windows.had_queue =
-		c->turn.level == ROTA_LEVEL_OWNER || c->turn.level == ROTA_LEVEL_SECOND ? queue : ROTA_NONE;
+	if (c->turn.level == ROTA_LEVEL_OWNER || c->turn.level == ROTA_LEVEL_SECOND) {
+		c->windows.had_until = now;
+		c->windows.had_queue = queue;
+	}
 	if (local != ROTA_NONE)
 		window_charge(cpu, local, since, is_late ? c->slot.end : now);
 	if (!is_late)
