@@ -27,7 +27,7 @@
  * only would have nothing left.
  *
  * What another class, interrupts or the hypervisor take is lost to the vCPUs that would have been served meanwhile: it
- * is taken from their budgets (charge_lost, forfeit). So no other vCPU's window is shortened by it.
+ * is taken from their budgets (lost.bpf.h). So no other vCPU's window is shortened by it.
  */
 #ifndef ROTA_WINDOW_BPF_H
 #define ROTA_WINDOW_BPF_H

@@ -143,10 +143,21 @@ __noinline bool survey_windows(u32 cpu, u64 now, u64 prev_dsq, u32 tried)
 	return c->windows.waiting;
 }
 
+/*
+ * What a vCPU has had beyond its line, also of what it had early: beyond the line from where it began so. Else it could
+ * have what others leave, and begin anew.
+ */
+static __always_inline u64 beyond_lines(const struct window *w, u64 now)
+{
+	u64 early = less(now, w->early_since) * w->rate >> WINDOW_RATE_SHIFT;
+
+	return max_time(beyond_line(w, now), less(w->early_used, early));
+}
+
 /* What a vCPU that begins now may have by `until`, before the end of its window: as if it woke now. */
 static __always_inline u64 early_by(const struct window *w, u64 until, u64 now)
 {
-	return min_time(w->left, less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_line(w, now)));
+	return min_time(w->left, less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_lines(w, now)));
 }
 
 /*
@@ -340,8 +351,8 @@ static __always_inline void charge_changes(struct cpu_ctx *c, u32 local, bool cu
 
 	if (local == before)
 		return;
+	w->early_used = beyond_lines(w, now);
 	w->early_since = now;
-	w->early_used = beyond_line(w, now);
 	if (keeps)
 		return;
 	if (cuts && before != ROTA_NONE && comes_early(w, window_of(c, before), now) &&
