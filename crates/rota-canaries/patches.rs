@@ -77,7 +77,7 @@ pub static PATCHES: [Patch; 11] = [
         name: "line",
         about: "a vCPU that has woken goes before others for longer than its line has it",
         file: "windows.bpf.h",
-        text: "less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_line(w, now)));\n",
+        text: "less(less(until, now) * w->rate >> WINDOW_RATE_SHIFT, beyond_lines(w, now)));\n",
         spoilt: "less(until, now));\n",
     },
     Patch {
