@@ -269,6 +269,8 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
 
 #[cfg(test)]
 mod tests {
+    mod prometheus;
+
     use super::*;
     use rota_rules::status::{ByCause, CpuStatus, KubernetesStatus, PlacePressure, State};
     use std::io::Write;
