@@ -1,4 +1,4 @@
-//! Compiles the guest's BPF programs and QEMU's plugin.
+//! Compiles the guest's BPF programs, the program that has it saved, and QEMU's plugin.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
@@ -10,6 +10,7 @@ const CALLS: &str = "src/guest/calls";
 /// What the scheduler says of the kernel, for the FIFO too.
 const KERNEL: &str = "../rota-sched/src/bpf";
 const PLUGIN: &str = "src/resync.c";
+const WAKE: &str = "src/wake.c";
 
 /// An object is the same wherever it is built.
 const ANYWHERE: &str = "-fdebug-compilation-dir=.";
@@ -20,7 +21,9 @@ fn main() {
     bpf("fifo", FIFO, &out);
     bpf("calls", CALLS, &out);
     println!("cargo::rerun-if-changed={KERNEL}/kernel.bpf.h");
-    plugin(&out.join("resync.so"));
+    // The plugin's undefined symbols are QEMU's, resolved when QEMU loads it.
+    compile(PLUGIN, &["-shared", "-fPIC", "-fvisibility=hidden"], &out.join("resync.so"));
+    compile(WAKE, &["-static", "-s"], &out.join("wake"));
 }
 
 fn bpf(name: &str, folder: &str, out: &Path) {
@@ -45,16 +48,13 @@ fn bpf(name: &str, folder: &str, out: &Path) {
     println!("cargo::rerun-if-changed={folder}");
 }
 
-/// A shared library whose undefined symbols are QEMU's, resolved when QEMU loads it.
-fn plugin(library: &Path) {
+/// Compiles C for this machine.
+fn compile(source: &str, how: &[&str], to: &Path) {
     // Without debug information there is no folder in it.
     let mut compiler =
         cc::Build::new().debug(false).warnings(true).extra_warnings(true).get_compiler().to_command();
-    compiler
-        .args(["-O2", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-o"])
-        .arg(library)
-        .arg(PLUGIN);
+    compiler.args(["-O2", "-Werror"]).args(how).arg("-o").arg(to).arg(source);
     let status = compiler.status().unwrap_or_else(|error| panic!("cannot run the C compiler: {error}"));
-    assert!(status.success(), "the C compiler cannot compile {PLUGIN}");
-    println!("cargo::rerun-if-changed={PLUGIN}");
+    assert!(status.success(), "the C compiler cannot compile {source}");
+    println!("cargo::rerun-if-changed={source}");
 }

@@ -1,7 +1,8 @@
 //! Where the lab keeps kernels, and the files of runs.
 
-use anyhow::{Context, Result};
-use std::fs;
+use anyhow::{Context, Result, anyhow};
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,6 +16,13 @@ pub fn lab_folder() -> PathBuf {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let root = here.ancestors().find(|folder| folder.join("Cargo.lock").is_file());
     root.unwrap_or(Path::new(&here)).join(".lab")
+}
+
+/// Waits until nobody else, a thread or a process, has this file locked, and locks it until the result is dropped.
+pub(crate) fn locked(path: &Path) -> Result<Flock<File>> {
+    let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+    Flock::lock(file, FlockArg::LockExclusive)
+        .map_err(|(_, error)| anyhow!("cannot lock {}: {error}", path.display()))
 }
 
 /// Where one run's files are: the image while it lasts, the console's log until [`RunFolder::remove`].
@@ -42,6 +50,8 @@ impl RunFolder {
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        let _ = fs::remove_file(self.path("image"));
+        for large in ["image", "state"] {
+            let _ = fs::remove_file(self.path(large));
+        }
     }
 }

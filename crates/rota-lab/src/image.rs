@@ -19,7 +19,7 @@ const SYMLINK: u32 = 0o120_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
 
 /// One file of the image.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Entry {
     Folder,
     /// A file with these permissions and this content.
@@ -176,6 +176,13 @@ impl Image {
         self.entries.insert(path, entry);
     }
 
+    /// What it has beyond, or other than, `base`.
+    pub(crate) fn beyond(&self, base: &Image) -> Image {
+        let beyond = self.entries.iter().filter(|(path, entry)| base.entries.get(*path) != Some(entry));
+        let entries = beyond.map(|(path, entry)| (path.clone(), entry.clone())).collect();
+        Image { entries, modules: self.modules.clone() }
+    }
+
     /// Writes the image as a newc cpio archive. Equal images give equal bytes.
     ///
     /// It is not compressed: unpacking under emulation costs far more than reading from the host's page cache.
@@ -203,13 +210,13 @@ impl Image {
     }
 }
 
-/// Writes one archive member. The header needs the size first, so the content is read whole.
 /// The program of that name on this process's PATH.
-fn on_path(name: &str) -> Option<PathBuf> {
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
+/// Writes one archive member. The header needs the size first, so the content is read whole.
 fn copy(header: cpio::newc::Builder, mut content: Box<dyn io::Read + '_>, out: &mut dyn Write) -> Result<()> {
     let mut bytes = Vec::new();
     content.read_to_end(&mut bytes)?;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The guest's first process: sets the machine up as a small server's would be, runs /lab/command, and sends its exit
-# status and /results to the host over the virtio port.
+# status and /results to the host over the virtio port. A machine that is to be saved is saved before it has its files.
 export PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root TERM=dumb LANG=C.UTF-8
 
 mount -t proc proc /proc
@@ -20,6 +20,11 @@ done
 ip link set lo up
 hostname rota
 ulimit -n 65536
+
+if [ -x /lab/wake ]; then
+    sleep 1 # what the kernel does by itself after a boot ends, and its other CPUs are idle
+    /lab/wake | (cd / && cpio -idu --quiet) || poweroff -f
+fi
 
 for module in $(cat /lab/modules); do
     insmod "$module" || echo "lab: cannot load $module"

@@ -4,11 +4,10 @@
 //! is installed. Up to 6.18 one package (`linux-image-V`) holds kernel, modules and configuration; since 6.19 they are
 //! apart in `linux-binary-V`, `linux-modules-V` and `linux-base-V`, and a mirror may have dropped some of them.
 
-use crate::folder::lab_folder;
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use nix::fcntl::{Flock, FlockArg};
+use crate::folder::{lab_folder, locked};
+use anyhow::{Context, Result, bail, ensure};
 use std::cmp::Ordering;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,7 +45,9 @@ impl Kernel {
     /// also hears of downloads.
     pub fn fetch(request: &str, report: &mut dyn FnMut(&str)) -> Result<Kernel> {
         let store = lab_folder().join("kernels");
-        let _alone = alone_in(&store)?;
+        fs::create_dir_all(&store).with_context(|| format!("cannot create {}", store.display()))?;
+        // Who else looks for a kernel waits: it may be the same, on its way.
+        let _alone = locked(&store.join(".lock"))?;
         let mut unpacked = releases_in(&store);
         unpacked.retain(|release| fits(release, request) && usable(release));
         if let Some(release) = unpacked.pop() {
@@ -144,15 +145,6 @@ fn usable(release: &str) -> bool {
     let numbers_of_release = numbers(release);
     numbers_of_release >= numbers(OLDEST)
         && !BROKEN.iter().any(|broken| numbers(broken) == numbers_of_release)
-}
-
-/// Waits until nobody else, a thread or a process, looks for a kernel: it may be the same, on its way.
-fn alone_in(store: &Path) -> Result<Flock<File>> {
-    fs::create_dir_all(store).with_context(|| format!("cannot create {}", store.display()))?;
-    let path = store.join(".lock");
-    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    Flock::lock(file, FlockArg::LockExclusive)
-        .map_err(|(_, error)| anyhow!("cannot lock {}: {error}", path.display()))
 }
 
 /// Downloads and unpacks `release` into `folder`, which appears only when it is complete.

@@ -1,7 +1,9 @@
 //! Boots real kernels in QEMU and runs real programs in them.
 //!
 //! Three steps: [`Kernel::fetch`] finds a kernel with sched_ext, [`Image`] gathers what the guest needs into an
-//! initramfs, and [`Vm::run`] boots it, runs the image's command and brings `/results` and the exit status back.
+//! initramfs, and [`Vm::run`] boots it, runs the image's command and brings `/results` and the exit status back. Most
+//! guests do not boot but go on from a snapshot that the first one on an equal machine has left.
+//!
 //! The library prints nothing; whoever calls it hears of long work through a callback.
 
 mod accel;
@@ -11,10 +13,13 @@ pub mod folder;
 pub mod guest;
 pub mod image;
 pub mod kernel;
+mod machine;
 mod module;
+mod qmp;
 mod resync;
 pub mod scenario;
 mod seats;
+mod snapshot;
 mod strip;
 pub mod vm;
 

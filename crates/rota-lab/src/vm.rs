@@ -1,4 +1,4 @@
-//! Runs one virtual machine in QEMU, from boot to power-off.
+//! Runs one virtual machine in QEMU, from boot, or from a snapshot made after it, to power-off.
 
 use crate::accel::{self, Accel};
 use crate::console::{Console, last_lines};
@@ -6,47 +6,26 @@ use crate::folder::{RunFolder, lab_folder};
 use crate::guest::realtime;
 use crate::image::Image;
 use crate::kernel::Kernel;
-use crate::resync;
+use crate::machine::Start;
 use crate::scenario::result::Clock;
 use crate::seats::{Seats, WAITED};
-use anyhow::{Context, Result, bail, ensure};
+use crate::snapshot::{self, Snapshot};
+use anyhow::{Context, Result, bail};
 use nix::sys::{prctl, signal::Signal};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufWriter, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-const QEMU: &str = "qemu-system-x86_64";
+pub(crate) const QEMU: &str = "qemu-system-x86_64";
 /// Of its first thread, among the machine's real-time tasks: the least.
 const PRIORITY: i32 = 1;
 
-/// How long all CPUs together have, in microseconds of the guest's, where they take turns.
-const TURNS_US: u32 = 200;
-
 /// How often a running guest's console is looked at.
 const POLL: Duration = Duration::from_millis(20);
-
-/// What the emulated processor leaves out. Random numbers would differ from run to run, and `monitor` is emulated as a
-/// busy loop. The last five say that string instructions are fast: a kernel then copies memory by them, which an
-/// emulator does byte by byte. That was a third of all that guests took.
-const LEFT_OUT: &str = "-rdrand,-rdseed,-monitor,-erms,-fsrm,-fzrm,-fsrs,-fsrc";
-
-/// What every kernel is told. The last two leave out signatures and self-tests of ciphers: a third of a boot's
-/// instructions, some of them executed long after its end.
-const COMMAND_LINE: &[&str] = &[
-    "console=ttyS0",
-    "quiet",
-    "panic=-1",
-    "nokaslr",
-    "norandmaps",
-    "mitigations=off",
-    "idle=halt",
-    "cryptomgr.notests=1",
-    "initcall_blacklist=load_system_certificate_list",
-];
 
 /// A virtual machine to be run.
 #[derive(Clone, Debug)]
@@ -92,7 +71,7 @@ impl Vm {
         Vm { kernel, cpus, memory_mib: 1024, clock, halvings: 0, alone: true, nested: false, append }
     }
 
-    /// Boots, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
+    /// Boots or restores, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
     ///
     /// First it waits for other guests of this machine to end, if they leave it no room; `on_line` is told so. All CPUs
     /// are for a guest in real time that is to be alone. One CPU is room enough for any other: counted instructions are
@@ -101,6 +80,17 @@ impl Vm {
     /// A command that fails is no error here, see [`Outcome::ok`]. Errors are a QEMU that cannot be started, a guest
     /// that dies, and a run longer than `timeout`; they name the console's log, which is kept then.
     pub fn run(&self, image: &Image, timeout: Duration, on_line: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        self.run_from(&lab_folder().join("snapshots"), image, timeout, on_line)
+    }
+
+    /// The same with snapshots in the folder `store`.
+    pub(crate) fn run_from(
+        &self,
+        store: &Path,
+        image: &Image,
+        timeout: Duration,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Outcome> {
         let cpus = std::thread::available_parallelism()?.get();
         let wanted = if self.clock == Clock::Real && self.alone { cpus } else { 1 };
         let mut waits_since = None;
@@ -117,14 +107,52 @@ impl Vm {
             Clock::Instructions => Accel::Tcg,
         };
         let folder = RunFolder::create()?;
-        let outcome = self.run_with(accel, image, &folder, timeout, on_line)?;
+        let outcome = match self.run_saved(accel, store, image, &folder, timeout, on_line)? {
+            Some(outcome) => outcome,
+            None => self.run_with(accel, image, &folder, timeout, on_line)?,
+        };
         if outcome.status == 0 {
             folder.remove();
         }
         Ok(outcome)
     }
 
-    /// The same with a given executor, leaving the files in `folder`.
+    /// The same from a snapshot: `None` if there can be none for this machine, or if none can be used, which `on_line`
+    /// is told.
+    fn run_saved(
+        &self,
+        accel: Accel,
+        store: &Path,
+        image: &Image,
+        folder: &RunFolder,
+        timeout: Duration,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<Option<Outcome>> {
+        if !snapshot::serves(self, accel) {
+            return Ok(None);
+        }
+        let base = snapshot::base(&self.kernel)?;
+        let mut snapshot = match Snapshot::find(self, accel, &base, store) {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                on_line(&format!("lab: the guest boots, because there is no snapshot: {error:#}"));
+                return Ok(None);
+            }
+        };
+        write_image(&image.beyond(&base), folder)?;
+        let mut guest = Guest::start(&self.arguments(accel, folder, Start::Restore)?, folder)?;
+        snapshot.feed(&mut guest.0)?;
+        let mut console = Console::new(folder.path("console.log"));
+        let exit = guest.end(&mut console, timeout, on_line)?;
+        if !exit.success() && console.text().is_empty() {
+            on_line(&format!("lab: the guest boots, because QEMU cannot restore it: {}", complaint(folder)));
+            snapshot.forget();
+            return Ok(None);
+        }
+        guest.outcome(exit, &console, folder).map(Some)
+    }
+
+    /// The same with a given executor, booted, leaving the files in `folder`.
     pub(crate) fn run_with(
         &self,
         accel: Accel,
@@ -133,131 +161,25 @@ impl Vm {
         timeout: Duration,
         on_line: &mut dyn FnMut(&str),
     ) -> Result<Outcome> {
-        let mut out = BufWriter::new(File::create(folder.path("image"))?);
-        image.write(&mut out)?;
-        out.into_inner()?;
-        let arguments = self.arguments(accel, folder)?;
-        let start = Instant::now();
+        write_image(image, folder)?;
+        let mut guest = Guest::start(&self.arguments(accel, folder, Start::Boot)?, folder)?;
         let mut console = Console::new(folder.path("console.log"));
-        let mut guest = Guest(start_qemu(&arguments, File::create(folder.path("qemu.log"))?)?);
-        let exit = loop {
-            let exit = guest.0.try_wait()?;
-            console.follow(on_line)?;
-            match exit {
-                Some(exit) => break exit,
-                None if start.elapsed() > timeout => {
-                    return Err(
-                        console.blame(&format!("the guest was still running after {} s", timeout.as_secs()))
-                    );
-                }
-                None => std::thread::sleep(POLL),
-            }
-        };
-        let wall = start.elapsed();
-        if !exit.success() {
-            let complaint = fs::read_to_string(folder.path("qemu.log")).unwrap_or_default();
-            return Err(console.blame(&format!("{QEMU} failed ({exit}): {}", complaint.trim())));
-        }
-        let Ok((status, results)) = read_results(&folder.path("results.tar")) else {
-            return Err(console.blame("the guest ended before its command did"));
-        };
-        let log = folder.path("console.log");
-        Ok(Outcome { status, results, console: console.text().to_owned(), log, wall })
-    }
-
-    /// QEMU's command line.
-    fn arguments(&self, accel: Accel, folder: &RunFolder) -> Result<Vec<String>> {
-        ensure!(self.cpus > 0, "a virtual machine needs at least one CPU");
-        let file = |name: &str| folder.path(name).display().to_string();
-        let mut arguments: Vec<String> =
-            ["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned).to_vec();
-        let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        match (self.clock, accel) {
-            (Clock::Real, Accel::Kvm) => option("-accel", "kvm".to_owned()),
-            (Clock::Real, Accel::Tcg) => {
-                option("-accel", "tcg,thread=multi".to_owned());
-                if let Some(plugin) = resync::option(self, folder)? {
-                    option("-plugin", plugin);
-                }
-            }
-            (Clock::Instructions, _) => {
-                option("-accel", "tcg,thread=single".to_owned());
-                option("-icount", format!("shift={},sleep=off", self.halvings));
-                option("-seed", "1".to_owned());
-                option("-rtc", "base=2026-01-01T00:00:00,clock=vm".to_owned());
-                self.short_turns().into_iter().for_each(|(name, value)| option(name, value));
-            }
-        }
-        option("-M", "q35".to_owned());
-        option("-cpu", self.processor(accel));
-        option("-smp", self.cpus.to_string());
-        option("-m", format!("{}M", self.memory_mib));
-        option("-display", "none".to_owned());
-        option("-kernel", self.kernel.vmlinux.display().to_string());
-        option("-initrd", file("image"));
-        option("-append", self.command_line(accel));
-        // Files never make QEMU wait for a reader, which instruction-counted time would notice.
-        option("-serial", format!("file:{}", file("console.log")));
-        option("-chardev", format!("file,id=results,path={}", file("results.tar")));
-        // Without ioeventfd the device is served by the CPU that asks, and not by a thread some time later.
-        option("-device", "virtio-serial-pci,ioeventfd=off".to_owned());
-        option("-device", "virtserialport,chardev=results,nr=1".to_owned());
-        Ok(arguments)
-    }
-
-    /// Where a guest's CPUs take turns: a timer that has nobody to wake.
-    ///
-    /// QEMU divides the time up to the next timer of any of them (`icount_percpu_budget`), which may be a tick of 4 ms:
-    /// what a CPU sends to another one, and its own late timer, then wait for the end of the other one's turn. Packets
-    /// of a network without members are released each [`TURNS_US`], in the guest's time.
-    fn short_turns(&self) -> Vec<(&'static str, String)> {
-        if self.cpus == 1 {
-            return vec![];
-        }
-        let timer = format!("filter-buffer,id=turn,netdev=turns,queue=rx,interval={TURNS_US}");
-        vec![("-netdev", "hubport,id=turns,hubid=0".to_owned()), ("-object", timer)]
-    }
-
-    /// The processor that the guest sees.
-    fn processor(&self, accel: Accel) -> String {
-        let nested = if self.nested { ",+svm" } else { "" };
-        match accel {
-            Accel::Kvm => "host".to_owned(),
-            Accel::Tcg => format!("max,{LEFT_OUT}{nested}"),
-        }
-    }
-
-    /// The kernel's command line.
-    fn command_line(&self, accel: Accel) -> String {
-        let mut words: Vec<&str> = COMMAND_LINE.to_vec();
-        match (self.clock, accel) {
-            (Clock::Real, Accel::Kvm) => {}
-            // The emulated time-stamp counter is one for all CPUs. Its reading costs a tenth of another clock's.
-            (Clock::Real, Accel::Tcg) => words.extend(["tsc=reliable", "clocksource=tsc"]),
-            // What the kernel would measure is known: measuring costs several seconds of emulation.
-            (Clock::Instructions, _) => {
-                words.extend(["tsc_early_khz=1000000", "lpj=4000000", "no_timer_check", "tsc=reliable"]);
-            }
-        }
-        words.extend(self.append.iter().map(String::as_str));
-        words.join(" ")
+        let exit = guest.end(&mut console, timeout, on_line)?;
+        guest.outcome(exit, &console, folder)
     }
 }
 
-/// Starts QEMU, which ends with the calling thread at the latest.
-fn start_qemu(arguments: &[String], errors: File) -> Result<Child> {
-    let mut command = Command::new(QEMU);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
-    // QEMU's first thread rings the guest's timers: on a machine whose CPUs the guest's CPUs keep busy it would be late
-    // by milliseconds. Its other threads, the guest's CPUs, do not inherit the priority. Without the right to it, the
-    // guest runs all the same.
-    let first_thread = || {
-        let _ = realtime::try_fifo(PRIORITY);
-        Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)
-    };
-    // SAFETY: the closure runs between fork and exec and only makes system calls.
-    unsafe { command.pre_exec(first_thread) };
-    command.spawn().with_context(|| format!("cannot run {QEMU}: run scripts/setup.sh as root"))
+/// Writes what a guest gets to where [`Vm::arguments`] expects it.
+pub(crate) fn write_image(image: &Image, folder: &RunFolder) -> Result<()> {
+    let mut out = BufWriter::new(File::create(folder.path("image"))?);
+    image.write(&mut out)?;
+    out.into_inner()?;
+    Ok(())
+}
+
+/// What QEMU said.
+pub(crate) fn complaint(folder: &RunFolder) -> String {
+    fs::read_to_string(folder.path("qemu.log")).unwrap_or_default().trim().to_owned()
 }
 
 impl Outcome {
@@ -295,7 +217,62 @@ fn read_results(archive: &Path) -> Result<(i32, BTreeMap<String, Vec<u8>>)> {
 }
 
 /// A running QEMU, ended when this is dropped.
-struct Guest(Child);
+pub(crate) struct Guest(pub Child, Instant);
+
+impl Guest {
+    /// Starts QEMU, which ends with the calling thread at the latest. Its standard input and output are pipes.
+    pub fn start(arguments: &[String], folder: &RunFolder) -> Result<Guest> {
+        let mut command = Command::new(QEMU);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(File::create(folder.path("qemu.log"))?);
+        // QEMU's first thread rings the guest's timers: on a machine whose CPUs the guest's CPUs keep busy it would be
+        // late by milliseconds. Its other threads, the guest's CPUs, do not inherit the priority. Without the right to
+        // it, the guest runs all the same.
+        let first_thread = || {
+            let _ = realtime::try_fifo(PRIORITY);
+            Ok(prctl::set_pdeathsig(Signal::SIGKILL)?)
+        };
+        // SAFETY: the closure runs between fork and exec and only makes system calls.
+        unsafe { command.pre_exec(first_thread) };
+        let child =
+            command.spawn().with_context(|| format!("cannot run {QEMU}: run scripts/setup.sh as root"))?;
+        Ok(Guest(child, Instant::now()))
+    }
+
+    /// Waits for its end; `on_line` sees each line of the console as it comes.
+    fn end(
+        &mut self,
+        console: &mut Console,
+        timeout: Duration,
+        on_line: &mut dyn FnMut(&str),
+    ) -> Result<ExitStatus> {
+        loop {
+            let exit = self.0.try_wait()?;
+            console.follow(on_line)?;
+            match exit {
+                Some(exit) => return Ok(exit),
+                None if self.1.elapsed() > timeout => {
+                    let seconds = timeout.as_secs();
+                    return Err(console.blame(&format!("the guest was still running after {seconds} s")));
+                }
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+
+    /// What it left, once it has ended.
+    fn outcome(&self, exit: ExitStatus, console: &Console, folder: &RunFolder) -> Result<Outcome> {
+        let wall = self.1.elapsed();
+        if !exit.success() {
+            return Err(console.blame(&format!("{QEMU} failed ({exit}): {}", complaint(folder))));
+        }
+        let Ok((status, results)) = read_results(&folder.path("results.tar")) else {
+            return Err(console.blame("the guest ended before its command did"));
+        };
+        let log = folder.path("console.log");
+        Ok(Outcome { status, results, console: console.text().to_owned(), log, wall })
+    }
+}
 
 impl Drop for Guest {
     fn drop(&mut self) {
