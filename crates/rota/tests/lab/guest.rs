@@ -70,9 +70,9 @@ impl Guest {
         Guest { cpus: 2, clock: Clock::Real, ..Guest::exact(kernel) }
     }
 
-    /// A quarter as fast, so that a minute of it takes no longer than fifteen seconds otherwise do.
-    pub fn slow(mut self) -> Guest {
-        self.halvings = 2;
+    /// Its speed so many times halved: a quarter as fast, a minute of it takes no longer than fifteen seconds otherwise.
+    pub fn halved(mut self, times: u32) -> Guest {
+        self.halvings = times;
         self
     }
 

@@ -167,10 +167,13 @@ fn who_is_split_harvests_unless_it_is_capped() {
     let (_, plan) = plan_of(&idle);
     let split = plan.vcpus.iter().find(|vcpu| vcpu.method == Method::Split).expect("one is split");
     assert_eq!(split.tenant, 3, "t2, after the system and two others: {plan:?}");
-    for capped in [true, false] {
-        let config = idle.replace("capped = true", &format!("capped = {capped}"));
-        let window = Window::of(&Guest::exact_on(NEWEST, 2).run(&config, &script!("handover.sh")));
-        let (share, status) = (window.share("t2"), tenant(&window.after, "t2"));
+    let uncapped = idle.replace("capped = true", "capped = false");
+    let results =
+        Guest::exact_on(NEWEST, 2).file("/lab/edited.toml", &uncapped).run(&idle, &script!("handover.sh"));
+    for (name, capped) in [("", true), ("-edited", false)] {
+        let [before, after] = ["before", "after"].map(|when| results.status(&format!("{when}{name}")));
+        let [had, status] = [&before, &after].map(|status| tenant(status, "t2"));
+        let share = (status.used_ns - had.used_ns) as f64 / 1e9 / (after.up_s - before.up_s);
         assert_eq!(status.missed, 0, "{status:?}");
         match capped {
             true => assert!((share - 0.6).abs() < TURNS + CUT, "{share}: {status:?}"),

@@ -21,7 +21,7 @@ match = { cgroup = "t{i}" }
 #[test]
 #[ignore = "boots a guest"]
 fn nobody_misses_a_promise_while_places_change() {
-    let results = Guest::exact_on(NEWEST, 2).slow().run(CONFIG, &script!("interference.sh"));
+    let results = Guest::exact_on(NEWEST, 2).halved(2).run(CONFIG, &script!("interference.sh"));
     let [before, after] = ["before", "after"].map(|name| results.status(name));
     let shown = after.interference.clone().expect("it is wanted");
     assert_eq!(shown.strategy, "random");

@@ -37,7 +37,7 @@ const SPARE_NS: u64 = 150_000_000;
 #[test]
 #[ignore = "boots a guest"]
 fn a_saturated_host_stays_usable() {
-    let results = Guest::exact_on(NEWEST, 2).slow().run(CONFIG, &script!("saturation.sh"));
+    let results = Guest::exact_on(NEWEST, 2).halved(3).run(CONFIG, &script!("saturation.sh"));
     let [before, after] = ["before", "after"].map(|when| ran_ns(&results, when));
     let ran_ns: Vec<u64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
     let told = || format!("{ran_ns:?}\n{}", results.logs());

@@ -3,6 +3,12 @@
 . /lab/lib.sh
 CPU=/sys/devices/system/cpu/cpu1/online
 
+# idly CGROUP: a program there that never ends. It is nice, because loading takes long beside others that are not.
+idly() {
+    busy $1
+    renice -n 19 -p $BUSY
+}
+
 runs_on() {
     goes_on web
     goes_on batch
@@ -15,8 +21,8 @@ freeze() {
 
 tenants web batch
 up
-busy web
-busy batch
+idly web
+idly batch
 runs_on
 echo 0 >$CPU
 await logged "starting anew"
