@@ -1,4 +1,4 @@
-//! Speaks with QEMU: its machine protocol (QMP, docs/interop/qmp-spec.rst in its sources) over standard input and output.
+//! Speaks with QEMU over its standard input and output: QMP, docs/interop/qmp-spec.rst in its sources.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
-//! Guests that are booted once: a snapshot of the machine just before it has its files, for all guests on equal machines.
+//! Guests that are booted once: a snapshot of the machine just before it has its files, for all on equal machines.
 //!
-//! A snapshot holds nothing of the project's programs. It is made by the first guest that needs it and kept in the lab's
-//! folder. See `wake.c` for how the guest stops and gets its files.
+//! A snapshot holds nothing of the project's programs. It is made by the first guest that needs it and kept in the
+//! lab's folder. See `wake.c` for how the guest stops and gets its files.
 
 use crate::accel::Accel;
 use crate::folder::{RunFolder, locked};

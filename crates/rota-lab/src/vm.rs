@@ -71,7 +71,8 @@ impl Vm {
         Vm { kernel, cpus, memory_mib: 1024, clock, halvings: 0, alone: true, nested: false, append }
     }
 
-    /// Boots or restores, runs the image's command and waits for power-off; `on_line` sees each line of the console as it comes.
+    /// Boots or restores it, runs the image's command and waits for power-off; `on_line` sees each line of the console
+    /// as it comes.
     ///
     /// First it waits for other guests of this machine to end, if they leave it no room; `on_line` is told so. All CPUs
     /// are for a guest in real time that is to be alone. One CPU is room enough for any other: counted instructions are

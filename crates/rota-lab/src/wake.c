@@ -18,13 +18,13 @@
 #include <unistd.h>
 
 #define PANIC_PORT 0x505
-#define PANICKED 1
+#define PANICKED   1
 
-#define DMA_PORT 0x514
-#define DMA_ERROR 1
-#define DMA_READ 2
+#define DMA_PORT   0x514
+#define DMA_ERROR  1
+#define DMA_READ   2
 #define DMA_SELECT 8
-#define DIRECTORY 0x19
+#define DIRECTORY  0x19
 
 /* The name that the host gives the item. */
 #define FILES "opt/rota/files"

@@ -70,7 +70,7 @@ impl Guest {
         Guest { cpus: 2, clock: Clock::Real, ..Guest::exact(kernel) }
     }
 
-    /// Its speed so many times halved: a quarter as fast, a minute of it takes no longer than fifteen seconds otherwise.
+    /// With its speed halved so many times: a quarter as fast, a minute of it takes as long as a quarter otherwise.
     pub fn halved(mut self, times: u32) -> Guest {
         self.halvings = times;
         self
