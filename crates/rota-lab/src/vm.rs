@@ -45,7 +45,7 @@ pub struct Vm {
     pub alone: bool,
     /// Whether it can run virtual machines itself (modules `kvm` and `kvm-amd`).
     pub nested: bool,
-    /// More words for the kernel's command line.
+    /// More words for the kernel's command line. With any, the guest boots and is not restored.
     pub append: Vec<String>,
 }
 
