@@ -9,27 +9,19 @@
  *   place.bpf.h  where threads run
  *   spin.bpf.h   threads that wait busily
  *
- * The simulator's guests do the same: crates/rota-sim/src/guest/aware.rs.
+ * The simulator's guests run this text: crates/rota-twin/src/rota/guest.rs.
  */
 #include "vcpu.bpf.h"
 #include "look.bpf.h"
 #include "place.bpf.h"
 #include "spin.bpf.h"
 
-/* For how long a thread runs if others wait; less while a CPU is stopped, so that all come forward together. */
-#define SLICE_NS 3000000ULL
-#define SHORT_NS 500000ULL
 /* So many threads of a queue are looked at. */
 #define LOOKS 16
 
 char _license[] SEC("license") = "GPL";
 
 u64 vtime_now = 1ULL << 40; /* of the thread last started: newcomers begin here; a hint */
-
-static __always_inline u64 slice_of(const struct vcpu *v)
-{
-	return v->taken ? SHORT_NS : SLICE_NS;
-}
 
 s32 STRUCT_OPS(guest_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -42,7 +34,7 @@ s32 STRUCT_OPS(guest_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_f
 	cpu = wakes_on(p, t, prev_cpu);
 	v = vcpu_of(cpu);
 	if (v && scx_bpf_test_and_clear_cpu_idle(cpu))
-		scx_insert(p, SCX_DSQ_LOCAL, slice_of(v), 0);
+		scx_insert(p, SCX_DSQ_LOCAL, slice_now(), 0);
 	return cpu;
 }
 
@@ -60,8 +52,8 @@ __noinline s32 sleeper(u32 not)
 	return -1;
 }
 
-/* Has the CPU where a thread was queued know of it, or another one that could take it. */
-static __always_inline void tell(struct task_struct *p, s32 cpu, struct vcpu *v, bool at_home)
+/* Has the CPU where a thread was queued know of it, or another one that could take it; `first`: it runs at once. */
+static __always_inline void tell(struct task_struct *p, s32 cpu, bool first)
 {
 	s32 idle;
 
@@ -69,7 +61,7 @@ static __always_inline void tell(struct task_struct *p, s32 cpu, struct vcpu *v,
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	if (at_home && has_guest(v, cpu)) {
+	if (first) {
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
@@ -102,14 +94,17 @@ void STRUCT_OPS(guest_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	if (enq_flags & SCX_ENQ_LAST && to == cpu) {
 		/* Nobody else is there, and the CPU would idle beside it. */
-		scx_insert(p, SCX_DSQ_LOCAL, slice_of(v), enq_flags);
+		scx_insert(p, SCX_DSQ_LOCAL, slice_now(), enq_flags);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
 	vtime = t->gives_way && !(enq_flags & SCX_ENQ_WAKEUP) ? max_time(t->vtime, vtime_now) + SLICE_NS
 							      : max_time(t->vtime, vtime_now - SLICE_NS);
-	scx_insert_vtime(p, to, slice_of(v), vtime, enq_flags);
-	tell(p, to, v, t->home == to);
+	if (t->home >= 0 && t->home != to && !runs_until(t->home))
+		crowds(t->home);
+	scx_insert_vtime(p, to, slice_now(), vtime, enq_flags);
+	/* Who could not stay goes first, and so does who is at home where a guest runs. */
+	tell(p, to, to != cpu || (t->home == to && has_guest(v, to)));
 }
 
 /* The threads that wait on a CPU which is stopped, or about to be, go elsewhere. */
@@ -132,8 +127,9 @@ static __always_inline void leave(u32 cpu, struct vcpu *v)
 		to = stays(p) ? -1 : refuge(p, cpu);
 		if (to < 0)
 			continue;
+		crowds(cpu);
 		scx_bpf_dsq_move_vtime(&it, p, to, 0);
-		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+		scx_bpf_kick_cpu(to, SCX_KICK_PREEMPT);
 		v->account.moved++;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
@@ -172,7 +168,7 @@ __noinline bool fetch_own(u32 from, u32 cpu)
 }
 
 /* A CPU without threads takes one that waits elsewhere: one at home here, else one from the longest queue. */
-static __always_inline void fetch(u32 cpu)
+__noinline bool fetch(u32 cpu)
 {
 	u32 i, most = 0;
 	s32 longest = -1;
@@ -183,14 +179,13 @@ static __always_inline void fetch(u32 cpu)
 		if (!waiting)
 			continue;
 		if (fetch_own(i, cpu))
-			return;
+			return true;
 		if (waiting > most) {
 			most = waiting;
 			longest = i;
 		}
 	}
-	if (longest >= 0)
-		scx_move_to_local(longest);
+	return longest >= 0 && scx_move_to_local(longest);
 }
 
 /* A CPU without threads has the one back that runs on another CPU where others wait. */
@@ -208,6 +203,20 @@ __noinline int call_home(u32 cpu)
 		return 0;
 	}
 	return 0;
+}
+
+/* Nobody waits on a CPU whose thread would go on: it does, unless it waits busily and another one waits elsewhere. */
+static __always_inline void stay(u32 cpu, struct vcpu *v, struct task_struct *p)
+{
+	struct task_ctx *t = task_ctx(p);
+
+	if (t && t->gives_way && is_there(cpu) && fetch(cpu))
+		return;
+	if (t)
+		t->gives_way = false;
+	if (v->recalls < 0)
+		scx_set_slice(p, slice_now());
+	spin_starts(cpu, t);
 }
 
 void STRUCT_OPS(guest_dispatch, s32 cpu, struct task_struct *prev)
@@ -230,9 +239,7 @@ void STRUCT_OPS(guest_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (prev && prev->scx.flags & SCX_TASK_QUEUED) {
-		if (v->recalls < 0)
-			scx_set_slice(prev, slice_of(v));
-		spin_starts(cpu, task_ctx(prev));
+		stay(cpu, v, prev);
 	} else if (!stops && is_there(cpu)) {
 		fetch(cpu);
 		call_home(cpu);

@@ -18,7 +18,7 @@ static __always_inline bool is_lent(void)
 {
 	const struct task_struct___prio *current = (const void *)bpf_get_current_task_btf();
 
-	return current->prio < MAX_RT_PRIO;
+	return bpf_core_field_exists(struct task_struct___prio, prio) && current->prio < MAX_RT_PRIO;
 }
 
 /* When the timer is to fire next, by the host's clock; ROTA_NEVER if it need not. */
@@ -54,16 +54,23 @@ static __always_inline void look_later(u32 cpu, struct vcpu *v)
 	bpf_timer_start(&v->timer, at - live.offset_ns, BPF_F_TIMER_ABS | BPF_F_TIMER_CPU_PIN);
 }
 
-/* A slot has begun, late or not. */
-static __always_inline void slot_begins(struct vcpu *v, u64 now)
+/* A slot was begun late, or the CPU was stopped in it. */
+static __always_inline void slot_breaks(struct vcpu *v, u64 now)
 {
-	if (now - v->due <= LATE_NS) {
-		v->broken -= v->broken > 0;
-	} else if (++v->broken >= BROKEN_MAX) {
-		v->broken = 0;
-		v->distrusted = now;
-		v->account.distrusted++;
-	}
+	v->spoilt = 1;
+	if (++v->broken < BROKEN_MAX)
+		return;
+	v->broken = 0;
+	v->distrusted = now;
+	v->account.distrusted++;
+}
+
+/* A slot is over, and nothing was seen to be wrong since this is asked, unless it was spoilt. */
+static __always_inline void slot_is_over(struct vcpu *v)
+{
+	if (!v->spoilt && v->broken)
+		v->broken--;
+	v->spoilt = 0;
 }
 
 /* A slot ends in a moment. */
@@ -99,21 +106,25 @@ static __noinline int look(void *map, u32 *key, struct vcpu *v)
 {
 	u64 now = host_time(), moment;
 	u32 cpu = *key;
-	bool tried = v->due == v->tries;
+	bool tried = v->due == v->tries, late = now - v->due > LATE_NS;
 
 	if (tried) {
 		v->tries = 0;
-		v->taken = now - v->due > LATE_NS || is_lent() ? now : 0;
+		v->taken = late || is_lent() ? now : 0;
+		if (!late)
+			slot_is_over(v);
+	} else if (late && moment_of(cpu, v, v->due) & IN_SLOT) {
+		slot_breaks(v, now);
 	}
 	moment = moment_of(cpu, v, now);
 	if (moment & IN_SLOT) {
 		u64 end = moment & ~IN_SLOT;
 		bool ends = v->taken && now + lead_of(v) >= end;
 
-		if (ends)
+		if (ends) {
 			slot_ends(v, now, end);
-		else if (!tried)
-			slot_begins(v, now);
+			slot_is_over(v);
+		}
 		scx_bpf_kick_cpu(cpu, ends && v->busy ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 	}
 	v->due = 0;

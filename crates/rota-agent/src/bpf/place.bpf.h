@@ -17,6 +17,7 @@ struct task_ctx {
 	u32 repeats;
 	u32 computes;	/* so many windows without a repeat */
 	bool gives_way; /* it spun in this turn, or the last one */
+	u64 spun;	/* when it last did; 0: never */
 	u64 seen;	/* of its fingerprints, a bit each */
 	u64 print;	/* the last one; 0: there is none */
 };
@@ -92,6 +93,15 @@ static __noinline s32 refuge(struct task_struct *p, u32 from)
 		}
 	}
 	return best >= 0 ? best : first;
+}
+
+/* A thread of a CPU that is stopped waits on another one. */
+static __always_inline void crowds(u32 home)
+{
+	u64 until = goes_on_at(home);
+
+	if (until != ROTA_NEVER)
+		crowded_until = max_time(crowded_until, until);
 }
 
 /* A CPU that idles and runs, not `not`; -1 if there is none. */

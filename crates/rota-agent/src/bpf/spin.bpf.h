@@ -17,8 +17,9 @@
 /* Looks of a window, and how many of them have a fingerprint that another one had. */
 #define SPIN_LOOKS   8
 #define SPIN_REPEATS 4
-/* A thread that computes is looked at half as often, and in the end a quarter. */
-#define SPIN_COMPUTES 2
+/* A thread that computes is looked at half as often, and in the end a quarter; not if it has spun of late. */
+#define SPIN_COMPUTES  2
+#define SPIN_LATELY_NS 100000000ULL
 /* Places in programs that are remembered, of 64 bytes each. Two in one slot forget each other. */
 #define SPIN_SITES	256
 #define SPIN_SITE_SHIFT 6
@@ -46,7 +47,15 @@ static __always_inline void looks_after(struct spinner *s, u64 period)
 
 static __always_inline u64 spin_period(const struct task_ctx *t)
 {
+	if (t->spun && bpf_ktime_get_ns() - t->spun < SPIN_LATELY_NS)
+		return SPIN_LOOK_NS;
 	return SPIN_LOOK_NS << (t->computes < SPIN_COMPUTES ? t->computes : SPIN_COMPUTES);
+}
+
+/* Whether it matters that a thread waits busily: others wait, here or perhaps elsewhere. */
+static __always_inline bool matters(u32 cpu)
+{
+	return scx_bpf_dsq_nr_queued(cpu) || is_crowded();
 }
 
 /* A thread starts on the CPU, or has another turn: it is looked at, if that may matter. On the CPU itself. */
@@ -54,7 +63,7 @@ static __always_inline void spin_starts(u32 cpu, const struct task_ctx *t)
 {
 	struct spinner *s = bpf_map_lookup_elem(&spinners, &cpu);
 
-	if (s && t && !s->at && scx_bpf_dsq_nr_queued(cpu))
+	if (s && t && !s->at && matters(cpu))
 		looks_after(s, spin_period(t));
 }
 
@@ -114,8 +123,17 @@ static int spin_look(void *map, u32 *key, struct spinner *s)
 	u64 site, *known;
 
 	s->at = 0;
-	if (!t || !v || !v->busy || p->flags & PF_KTHREAD || t->gives_way || !scx_bpf_dsq_nr_queued(*key))
+	if (!t || !v || !v->busy || !matters(*key))
 		return 0;
+	/* Its turn is over: the kernel sees that at its ticks alone. */
+	if (bpf_ktime_get_ns() - v->since >= slice_now() && scx_bpf_dsq_nr_queued(*key)) {
+		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
+		return 0;
+	}
+	if (p->flags & PF_KTHREAD || t->gives_way) {
+		looks_after(s, SPIN_LOOK_NS);
+		return 0;
+	}
 	if (syscall_of(p) >= 0) { /* it makes progress, or waits in the kernel */
 		window_begins(t);
 		looks_after(s, spin_period(t));
@@ -126,6 +144,7 @@ static int spin_look(void *map, u32 *key, struct spinner *s)
 	if (spins(p, t, site, known)) {
 		window_begins(t);
 		t->gives_way = true;
+		t->spun = bpf_ktime_get_ns();
 		v->account.spins++;
 		scx_bpf_kick_cpu(*key, SCX_KICK_PREEMPT);
 		return 0;

@@ -36,10 +36,13 @@ struct rota_exit exit_info SEC(".data.exit");
 #define TRY_NS 200000ULL
 /* For so long a CPU is taken without another look. */
 #define BELIEF_NS 1000000000ULL
-/* So many slots that begin late, more than do not, and the timetable is not believed for BELIEF_NS. */
+/* So many slots that are not as published, more than are, and the timetable is not believed for BELIEF_NS. */
 #define BROKEN_MAX 4
 /* In thousandths of a CPU's time: more stolen than this is much. */
 #define STOLEN_MUCH 50
+/* For how long a thread runs if others wait; less while a CPU is stopped, so that all come forward together. */
+#define SLICE_NS 3000000ULL
+#define SHORT_NS 500000ULL
 /* Threads of higher priority than this are real-time ones, and not this scheduler's. */
 #define MAX_RT_PRIO 100
 
@@ -50,11 +53,12 @@ struct vcpu {
 	u64 due;	/* of the timer; 0: it is not set */
 	u64 tries;	/* then it is seen whether the CPU is stopped; 0: it is not asked */
 	u64 taken;	/* when it last was; 0: nobody else has it between its slots */
-	u64 distrusted; /* when too many slots had begun late */
+	u64 distrusted; /* when too many slots had not been as published */
 	u64 ends;	/* a thread was about to be moved before the slot that ends then; 0: none is */
 	u64 late;	/* the timer before slots' ends: the latest, forgotten by and by */
 	u64 since;	/* what runs has run since then */
 	u32 broken;
+	u32 spoilt;  /* the present slot is not as published */
 	u32 busy;    /* a thread of this scheduler's runs */
 	s32 home;    /* its own CPU */
 	s32 recalls; /* what runs is wanted there; -1: it is not */
@@ -80,6 +84,25 @@ static __always_inline struct vcpu *vcpu_of(u32 cpu)
 	return bpf_map_lookup_elem(&vcpus, &cpu);
 }
 
+static __always_inline u64 host_time(void)
+{
+	return bpf_ktime_get_ns() + live.offset_ns;
+}
+
+/* Until then CPUs serve threads whose own CPU is stopped; a hint. */
+u64 crowded_until;
+
+static __always_inline bool is_crowded(void)
+{
+	return host_time() < crowded_until;
+}
+
+/* For how long a thread runs if others wait. */
+static __always_inline u64 slice_now(void)
+{
+	return is_crowded() ? SHORT_NS : SLICE_NS;
+}
+
 /* How long before a slot's end threads leave. */
 static __always_inline u64 lead_of(const struct vcpu *v)
 {
@@ -90,11 +113,6 @@ static __always_inline u64 lead_of(const struct vcpu *v)
 __noinline bool is_online(u32 cpu)
 {
 	return cpu < GUEST_CPUS_MAX && settings.online[cpu / 64] & 1ULL << cpu % 64;
-}
-
-static __always_inline u64 host_time(void)
-{
-	return bpf_ktime_get_ns() + live.offset_ns;
 }
 
 /* The slot or gap at `at` alone, to the end of the table's round at most. */
