@@ -2,7 +2,8 @@
 //! followed, and the host's clock.
 //!
 //! `source` is where timetables come from: a `file`, or the `host` itself over vsock. `load` has the scheduler
-//! (`src/bpf`) in the kernel, `tables` makes of a timetable what it looks up, `clock` compares the host's clock,
+//! (`src/bpf`) in the kernel, `tables` makes of a timetable what it looks up
+//! and `published` puts it there, `clock` compares the host's clock,
 //! and `steal` is what there is to go by without a timetable.
 //!
 //! **Invariant:** what is read from the host is checked here before the kernel has it, and nothing is sent to the host.
@@ -12,6 +13,7 @@ mod clock;
 mod file;
 mod host;
 mod load;
+mod published;
 #[cfg(test)]
 mod rules;
 mod shared;
@@ -30,10 +32,11 @@ use rota_table::{HostClock, Timetable};
 
 use clock::Clocks;
 use load::Loaded;
-pub use shared::Account;
+pub use published::{Maps, Published, set_stolen};
+pub use shared::{Account, Live, Settings};
 pub use source::Source;
-use steal::Steal;
-use tables::Table;
+pub use steal::Steal;
+pub use tables::Table;
 
 /// How often the source is looked at, and the host's clock, in ms.
 const LOOK_MS: u8 = 250;

@@ -1,13 +1,12 @@
 //! The guest's scheduler in the kernel: loaded, attached, and told of tables.
 
-use std::mem::offset_of;
-
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::{Link, Map, MapCore, MapFlags, MapHandle, MapMut, Object, ObjectBuilder};
 use nix::unistd::{SysconfVar, sysconf};
-use rota_sched::{NEVER, NR_BUFFERS, Shared};
+use rota_sched::{CpuView, NR_BUFFERS, Shared};
 
-use crate::shared::{Account, CPUS_MAX, EXIT_HEAD, EXIT_MSG, EXIT_REASON, Live, Settings, TableRef};
+use crate::published::{Maps, Published, set_offset, set_stolen};
+use crate::shared::{Account, CPUS_MAX, EXIT_HEAD, EXIT_MSG, EXIT_REASON, Live, Settings};
 use crate::tables::{BYTES_MAX, Table};
 
 /// `guest.bpf.c`, compiled by the build script.
@@ -22,15 +21,19 @@ const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// The scheduler. Dropped, it ends, and the kernel's own takes over.
 pub struct Loaded {
-    object: Object,
-    tables: Shared,
-    live: Shared,
+    maps: InKernel,
     exit: Shared,
     _link: Link,
     /// The highest CPU number and 1.
     pub nr_cpus: u32,
-    /// When the table in each buffer holds.
-    from_ns: [u64; NR_BUFFERS],
+    published: Published,
+}
+
+/// Its maps.
+struct InKernel {
+    object: Object,
+    tables: Shared,
+    live: Shared,
 }
 
 impl Loaded {
@@ -50,9 +53,7 @@ impl Loaded {
                 }
                 ".data.live" => {
                     let value = map.initial_value_mut().context("what is live has a value")?;
-                    let never = TableRef { from_ns: NEVER, generation: 0 };
-                    let live = Live { tables: [never; NR_BUFFERS], offset_ns: 0, stolen: [0; CPUS_MAX] };
-                    value[..size_of::<Live>()].copy_from_slice(bytemuck::bytes_of(&live));
+                    value[..size_of::<Live>()].copy_from_slice(bytemuck::bytes_of(&Live::new()));
                 }
                 "tables" => map.set_value_size(BYTES_MAX)?,
                 "views" => map.set_max_entries(settings.nr_cpus * NR_BUFFERS as u32)?,
@@ -72,51 +73,32 @@ impl Loaded {
         let mut operations = object.maps_mut().find(named).context("the scheduler has no operations")?;
         let link = operations.attach_struct_ops().map_err(|error| refused(&error))?;
         let nr_cpus = settings.nr_cpus;
-        Ok(Loaded { object, tables, live, exit, _link: link, nr_cpus, from_ns: [NEVER; NR_BUFFERS] })
+        let maps = InKernel { object, tables, live };
+        Ok(Loaded { maps, exit, _link: link, nr_cpus, published: Published::new(nr_cpus) })
     }
 
-    /// Publishes a table, which holds from `from_ns` of the host's time on. The one in force at `now_ns` holds until
-    /// then.
+    /// Publishes a table: see [`Published::publish`].
     ///
     /// # Errors
     ///
     /// If the kernel does not take it.
     pub fn publish(&mut self, table: &Table, generation: u64, from_ns: u64, now_ns: u64) -> Result<()> {
-        let in_force = (0..NR_BUFFERS).filter(|buffer| self.from_ns[*buffer] <= now_ns);
-        let in_force = in_force.max_by_key(|buffer| self.from_ns[*buffer]);
-        let buffer = in_force.map_or(0, |buffer| 1 - buffer);
-        self.set_from(buffer, NEVER);
-        self.tables.write(buffer * BYTES_MAX as usize, &table.bytes);
-        for (cpu, view) in (0..).zip(&table.views) {
-            self.put("views", buffer as u32 * self.nr_cpus + cpu, bytemuck::bytes_of(view))?;
-        }
-        let generation_at = at(buffer) + offset_of!(TableRef, generation);
-        self.live.write(generation_at, &generation.to_ne_bytes());
-        // Later than any other: a newer table may have an earlier start, as after a restart of the host.
-        let since_ns = in_force.map_or(0, |in_force| self.from_ns[in_force] + 1);
-        self.set_from(buffer, from_ns.max(since_ns));
-        Ok(())
+        self.published.publish(&mut self.maps, table, generation, from_ns, now_ns)
     }
 
     /// No table is in force.
     pub fn withdraw(&mut self) {
-        (0..NR_BUFFERS).for_each(|buffer| self.set_from(buffer, NEVER));
-    }
-
-    fn set_from(&mut self, buffer: usize, from_ns: u64) {
-        self.from_ns[buffer] = from_ns;
-        self.live.write(at(buffer) + offset_of!(TableRef, from_ns), &from_ns.to_ne_bytes());
+        self.published.withdraw(&mut self.maps);
     }
 
     /// What the host's time is beyond the guest's, in ns.
-    pub fn set_offset(&self, offset_ns: i64) {
-        self.live.write(offset_of!(Live, offset_ns), &offset_ns.to_ne_bytes());
+    pub fn set_offset(&mut self, offset_ns: i64) {
+        set_offset(&mut self.maps, offset_ns);
     }
 
     /// What was stolen of each CPU's time of late, in thousandths.
-    pub fn set_stolen(&self, stolen: &[u32]) {
-        let stolen = &stolen[..stolen.len().min(CPUS_MAX)];
-        self.live.write(offset_of!(Live, stolen), bytemuck::cast_slice(stolen));
+    pub fn set_stolen(&mut self, stolen: &[u32]) {
+        set_stolen(&mut self.maps, stolen);
     }
 
     /// What the scheduler has counted, on all CPUs.
@@ -125,19 +107,13 @@ impl Loaded {
     ///
     /// If the kernel does not say.
     pub fn account(&self) -> Result<Account> {
-        let vcpus = map(&self.object, "vcpus")?;
+        let vcpus = map(&self.maps.object, "vcpus")?;
         let mut all = Account::default();
         for cpu in 0..self.nr_cpus {
             let value =
                 vcpus.lookup(&cpu.to_ne_bytes(), MapFlags::ANY)?.context("each CPU has an account")?;
             let one: Account = bytemuck::pod_read_unaligned(&value[..size_of::<Account>()]);
-            all.left += one.left;
-            all.caught += one.caught;
-            all.strays += one.strays;
-            all.moved += one.moved;
-            all.back += one.back;
-            all.distrusted += one.distrusted;
-            all.spins += one.spins;
+            all += one;
         }
         Ok(all)
     }
@@ -157,16 +133,22 @@ impl Loaded {
         let (reason, message) = (text(&texts[..EXIT_REASON]), text(&texts[EXIT_REASON..]));
         Some(if message.is_empty() { reason } else { format!("{reason}: {message}") })
     }
-
-    fn put(&self, name: &str, key: u32, value: &[u8]) -> Result<()> {
-        let put = map(&self.object, name)?.update(&key.to_ne_bytes(), value, MapFlags::ANY);
-        put.with_context(|| format!("writing {name} of the scheduler"))
-    }
 }
 
-/// Where a buffer's times are in what is live.
-fn at(buffer: usize) -> usize {
-    offset_of!(Live, tables) + buffer * size_of::<TableRef>()
+impl Maps for InKernel {
+    fn write_tables(&mut self, offset: usize, bytes: &[u8]) {
+        self.tables.write(offset, bytes);
+    }
+
+    fn write_live(&mut self, offset: usize, bytes: &[u8]) {
+        self.live.write(offset, bytes);
+    }
+
+    fn put_view(&mut self, index: u32, view: &CpuView) -> Result<()> {
+        let put =
+            map(&self.object, "views")?.update(&index.to_ne_bytes(), bytemuck::bytes_of(view), MapFlags::ANY);
+        put.context("writing views of the scheduler")
+    }
 }
 
 fn map<'o>(object: &'o Object, name: &str) -> Result<Map<'o>> {
@@ -200,9 +182,5 @@ fn settings() -> Result<Settings> {
     let nr_cpus = nr_cpus()?;
     let online = std::fs::read_to_string(ONLINE).with_context(|| format!("reading {ONLINE}"))?;
     let online: rota_model::CpuSet = online.trim().parse().map_err(|error| anyhow!("{ONLINE}: {error}"))?;
-    let mut settings = Settings { nr_cpus, table_bytes: BYTES_MAX, online: [0; CPUS_MAX / 64] };
-    for cpu in online.iter().filter(|cpu| *cpu < nr_cpus) {
-        settings.online[cpu as usize / 64] |= 1 << (cpu % 64);
-    }
-    Ok(settings)
+    Ok(Settings::new(nr_cpus, online.iter()))
 }

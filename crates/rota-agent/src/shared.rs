@@ -10,9 +10,24 @@ pub const CPUS_MAX: usize = 1024;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Settings {
+    /// The highest CPU number and 1.
     pub nr_cpus: u32,
+    /// Of one buffer.
     pub table_bytes: u32,
+    /// A bit for each CPU.
     pub online: [u64; CPUS_MAX / 64],
+}
+
+impl Settings {
+    /// Those of a machine with CPU numbers below `nr_cpus`, of which these are online.
+    pub fn new(nr_cpus: u32, online: impl Iterator<Item = u32>) -> Settings {
+        let mut settings =
+            Settings { nr_cpus, table_bytes: crate::tables::BYTES_MAX, online: [0; CPUS_MAX / 64] };
+        online
+            .filter(|cpu| *cpu < nr_cpus)
+            .for_each(|cpu| settings.online[cpu as usize / 64] |= 1 << (cpu % 64));
+        settings
+    }
 }
 
 /// `struct rota_table_ref`.
@@ -27,8 +42,11 @@ pub struct TableRef {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Live {
+    /// Which table is in each buffer.
     pub tables: [TableRef; NR_BUFFERS],
+    /// The host's CLOCK_MONOTONIC less the guest's.
     pub offset_ns: i64,
+    /// Of each CPU's time of late, in thousandths.
     pub stolen: [u32; CPUS_MAX],
 }
 
@@ -50,6 +68,18 @@ pub struct Account {
     pub distrusted: u64,
     /// Times that a thread waited busily, and gave way to others on its CPU.
     pub spins: u64,
+}
+
+impl std::ops::AddAssign for Account {
+    fn add_assign(&mut self, other: Account) {
+        self.left += other.left;
+        self.caught += other.caught;
+        self.strays += other.strays;
+        self.moved += other.moved;
+        self.back += other.back;
+        self.distrusted += other.distrusted;
+        self.spins += other.spins;
+    }
 }
 
 /// What `struct rota_exit` has before the reason, and the lengths of its texts.

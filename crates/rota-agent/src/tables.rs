@@ -13,7 +13,9 @@ pub const TEXT_MAX: u64 = 4 << 20;
 /// A table's bytes, and each CPU's part of it.
 #[derive(Debug)]
 pub struct Table {
+    /// What lies in a buffer.
     pub bytes: Vec<u8>,
+    /// By CPU number.
     pub views: Vec<CpuView>,
 }
 
