@@ -53,7 +53,7 @@ impl Loaded {
                 }
                 ".data.live" => {
                     let value = map.initial_value_mut().context("what is live has a value")?;
-                    value[..size_of::<Live>()].copy_from_slice(bytemuck::bytes_of(&Live::new()));
+                    value[..size_of::<Live>()].copy_from_slice(bytemuck::bytes_of(&Live::default()));
                 }
                 "tables" => map.set_value_size(BYTES_MAX)?,
                 "views" => map.set_max_entries(settings.nr_cpus * NR_BUFFERS as u32)?,

@@ -33,9 +33,9 @@ pub struct Published {
     from_ns: [u64; NR_BUFFERS],
 }
 
-impl Live {
-    /// What is live as the scheduler is loaded: no table.
-    pub fn new() -> Live {
+/// As the scheduler is loaded: no table.
+impl Default for Live {
+    fn default() -> Live {
         let never = TableRef { from_ns: NEVER, generation: 0 };
         Live { tables: [never; NR_BUFFERS], offset_ns: 0, stolen: [0; CPUS_MAX] }
     }
