@@ -13,6 +13,8 @@ use std::process::Command;
 
 /// The scheduler's files, as any crate beside this one sees them.
 pub const SCHEDULER: &str = "../rota-sched/src/bpf";
+/// Those of guests' scheduler, which has some of the host's.
+pub const GUEST: &str = "../rota-agent/src/bpf";
 const NATIVE: &str = "../rota-twin/src/native";
 const TABLE: &str = "../rota-table/include";
 
@@ -23,17 +25,18 @@ pub fn out() -> PathBuf {
 
 /// Has the build script run again when one of these files changes.
 pub fn watch() {
-    for path in [NATIVE, SCHEDULER, &format!("{TABLE}/rota_table.h")] {
+    for path in [NATIVE, SCHEDULER, GUEST, &format!("{TABLE}/rota_table.h")] {
         println!("cargo:rerun-if-changed={path}");
     }
     println!("cargo:rerun-if-env-changed=ROTA_CLANG");
 }
 
-/// A library of the scheduler's files in `folder`. The one function that is seen outside gets `prefix` before its name.
-pub fn library(name: &str, folder: &Path, prefix: &str) {
+/// A library of a scheduler's files in `folders`, which `source` includes. The one function that is seen outside gets
+/// `prefix` before its name.
+pub fn library(name: &str, source: &str, folders: &[&Path], prefix: &str) {
     let clang = env::var_os("ROTA_CLANG").unwrap_or_else(|| "clang-19".into());
     let assembly = out().join(format!("{name}.ll"));
-    compile(&clang, folder, &assembly);
+    compile(&clang, source, folders, &assembly);
     let text = fs::read_to_string(&assembly).expect("clang wrote it");
     fs::write(&assembly, renamed(thread_local(&text), prefix)).expect("OUT_DIR is writable");
     // The target is in the assembly; the one that cc would name is spelled differently.
@@ -46,7 +49,7 @@ pub fn library(name: &str, folder: &Path, prefix: &str) {
 }
 
 /// To LLVM's assembly language, not yet optimised.
-fn compile(clang: &OsString, folder: &Path, assembly: &Path) {
+fn compile(clang: &OsString, source: &str, folders: &[&Path], assembly: &Path) {
     let mut command = Command::new(clang);
     command.args([
         "-O2",
@@ -57,8 +60,9 @@ fn compile(clang: &OsString, folder: &Path, assembly: &Path) {
         "-fdebug-compilation-dir=.",
     ]);
     command.args(["-Wall", "-Werror", "-Wno-unused-parameter", "-fno-strict-aliasing"]);
-    command.args(["-I", NATIVE, "-I", TABLE, "-I"]).arg(folder);
-    let source = Path::new(NATIVE).join("native.c");
+    command.args(["-I", NATIVE, "-I", TABLE]);
+    folders.iter().for_each(|folder| _ = command.arg("-I").arg(folder));
+    let source = Path::new(NATIVE).join(source);
     let status = command.args(["-S", "-emit-llvm"]).arg(&source).arg("-o").arg(assembly).status();
     let compiled = status.expect("clang 19 is needed: scripts/setup.sh installs it").success();
     assert!(

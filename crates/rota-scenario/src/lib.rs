@@ -27,12 +27,12 @@
 //! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
 //! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
 //!
-//! `[[guest]]`, any number, says what helps the guest of a VM whose vCPUs are stopped ([`Help`]):
+//! `[[guest]]`, any number, says what helps the guest of a VM whose vCPUs are stopped ([`Within`]):
 //!
 //! | key | value |
 //! | --- | --- |
 //! | `tenant` | its name, as for a workload |
-//! | `help` | `"none"`, as without this; `"pause-exits"`; `"upcalls"`, which only the policy `irs` makes; or `"timetable"`, which only `rota` publishes |
+//! | `help` | `"none"`, as without this; `"pause-exits"`; `"upcalls"`, which only the policy `irs` makes; or `"timetable"`: it runs `rota guest`, and under the policy `rota` knows its slots if its tenant has `timetable = true` |
 //!
 //! `[interference]` has other tenants than one thrash caches for a while ([`Interference`]):
 //!
@@ -94,12 +94,29 @@ use rota_sim::{
     Costs, CpuId, CpuMask, Device, DeviceId, Guest, Help, Memory, Policy, Program, Rng, Simulation, Site,
 };
 
+use rota_twin::{Code, GuestAgent};
+
 pub use interference::{Interference, Pattern};
 pub use programs::Work;
 use replay::Load;
 pub use run::{Deviation, INTERVALS, Options, Outcome, Service, Session, TenantOutcome, WATCHDOG_NS};
 pub use sampling::{PARTS, Plan, STEP_NS, Sampled};
 pub use spent::TimeSpent;
+
+/// What is in a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// A plain kernel, and what helps that.
+    Plain(Help),
+    /// `rota guest`, which knows when the vCPUs have their slots.
+    Agent,
+}
+
+impl Default for Within {
+    fn default() -> Within {
+        Within::Plain(Help::None)
+    }
+}
 
 /// What is simulated.
 #[derive(Debug)]
@@ -116,8 +133,8 @@ pub struct Scenario {
     pub seed: u64,
     /// What runs.
     pub workloads: Vec<Workload>,
-    /// What helps guests; of those that are not here, nothing.
-    pub helps: BTreeMap<TenantId, Help>,
+    /// What is in guests; in those that are not here, a plain kernel without help.
+    pub helps: BTreeMap<TenantId, Within>,
     /// Who thrashes caches beside that.
     pub interference: Option<Interference>,
     /// What runs because it was recorded: see [`replay`].
@@ -235,8 +252,11 @@ impl Scenario {
     fn guest(&self, id: TenantId, seed: u64) -> Option<Guest> {
         let tenant = &self.model.tenants[id as usize];
         let is_vm = matches!(tenant.matcher, Some(Match::Vm { .. }));
-        let help = self.helps.get(&id).copied().unwrap_or_default();
-        is_vm.then(|| Guest::with_help(tenant.vcpus, Rng::new(seed, GUEST_STREAM + u64::from(id)), help))
+        let rng = || Rng::new(seed, GUEST_STREAM + u64::from(id));
+        is_vm.then(|| match self.helps.get(&id).copied().unwrap_or_default() {
+            Within::Plain(help) => Guest::with_help(tenant.vcpus, rng(), help),
+            Within::Agent => GuestAgent::guest(&Code::GUEST, tenant.vcpus, rng()).0,
+        })
     }
 
     /// Where devices interrupt: the housekeeping CPUs, or all if there are none.

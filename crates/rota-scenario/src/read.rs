@@ -9,7 +9,7 @@ use rota_sim::{Costs, Distribution, Help, Memory};
 use toml::de::DeValue;
 
 use super::programs::{KINDS, Keys, Kind};
-use super::{Interference, Pattern, Scenario, Workload};
+use super::{Interference, Pattern, Scenario, Within, Workload};
 
 /// The keys beside those of a configuration.
 const KEYS: [&str; 7] = ["duration", "warm_up", "seed", "costs", "workload", "guest", "interference"];
@@ -27,7 +27,7 @@ struct Rest {
     warm_up_ns: u64,
     seed: u32,
     workloads: Vec<Workload>,
-    helps: BTreeMap<TenantId, Help>,
+    helps: BTreeMap<TenantId, Within>,
     interference: Option<Interference>,
 }
 
@@ -62,7 +62,7 @@ fn read(root: &Table, model: Option<&Model>, errors: &mut Errors) -> Rest {
 }
 
 /// What helps the guests of some tenants.
-fn guest(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<(TenantId, Help)>> {
+fn guest(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<(TenantId, Within)>> {
     const KNOWN: [&str; 2] = ["tenant", "help"];
     table.refuse_unknown(&KNOWN, errors);
     table.require("tenant", &KNOWN, "a tenant's name, e.g. tenant = \"web\"", errors);
@@ -70,10 +70,10 @@ fn guest(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<Ve
     let tenants = named(table, "tenant", model, errors);
     let help = table.read("help", errors, |value| {
         let help = match value::text(value, "e.g. \"timetable\"")? {
-            "none" => Help::None,
-            "pause-exits" => Help::PauseExits,
-            "upcalls" => Help::Upcalls,
-            "timetable" => Help::Timetable,
+            "none" => Within::Plain(Help::None),
+            "pause-exits" => Within::Plain(Help::PauseExits),
+            "upcalls" => Within::Plain(Help::Upcalls),
+            "timetable" => Within::Agent,
             other => return Err(format!("{} is no help; write one of {HELPS_MEND}", quote(other))),
         };
         let all_are = |model: &Model| tenants.iter().flatten().all(|id| is_vm(model, *id));

@@ -41,7 +41,7 @@ pub struct Simulation<P, O> {
     pub(crate) devices: Vec<Attached>,
     calls: Vec<Option<Call<P, O>>>,
     pub(crate) effects: Vec<Effect>,
-    events: u64,
+    pub(crate) events: u64,
     pub(crate) decisions: u64,
 }
 
@@ -130,7 +130,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
         self.policy.foresee(cpu, task);
     }
 
-    fn happen(&mut self, on: CpuId, due: Due) {
+    pub(crate) fn happen(&mut self, on: CpuId, due: Due) {
         match due {
             Due::End(cpu) => self.step(cpu),
             Due::Tick(cpu) => self.tick(cpu),

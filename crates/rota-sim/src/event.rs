@@ -115,6 +115,11 @@ impl EventQueue {
         }
     }
 
+    /// All slots.
+    pub fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..self.places.len() as u32).map(Slot)
+    }
+
     /// When `slot` happens; `None` if it is not set.
     pub fn time_of(&self, slot: Slot) -> Option<u64> {
         let place = self.places[slot.0 as usize];

@@ -34,7 +34,7 @@ pub use contender::Contender;
 pub use costs::Costs;
 pub use distribution::Distribution;
 pub use engine::Simulation;
-pub use guest::{Guest, GuestSnapshot, Help, Timetable, VcpuSnapshot};
+pub use guest::{Guest, GuestScheduler, Help, Slots, Timetable};
 pub use ids::{CpuId, DeviceId, TaskId, UnitId};
 pub use machine::{Cpu, Machine, Theft, Timer};
 pub use mask::CpuMask;

@@ -183,7 +183,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
     }
 
     /// What a program or a device has done to others.
-    fn affect(&mut self) {
+    pub(crate) fn affect(&mut self) {
         if self.effects.is_empty() {
             return;
         }

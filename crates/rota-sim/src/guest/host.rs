@@ -15,24 +15,11 @@ pub struct Sight {
     /// How much it has waited of late, in ns, as of a time.
     stolen_ns: u64,
     stolen_at_ns: u64,
-    /// When its CPU was last seen to be somebody else's between its slots.
-    pub taken_ns: Option<u64>,
-    /// If it still has its CPU then, that is nobody else's between its slots any more.
-    pub tries_until_ns: Option<u64>,
-    /// How often of late its slots were not as published, until it was as often as it is.
-    broken: u32,
-    /// When that was too often.
-    distrusted_ns: Option<u64>,
 }
-
-/// So many slots that are not as published, more than are, and the timetable is not believed.
-const BROKEN_MAX: u32 = 4;
-/// For so long.
-const DISTRUST_NS: u64 = 1_000_000_000;
 
 impl Sight {
     /// Since when it has waited for a CPU.
-    pub fn waits_since_ns(&self, now_ns: u64) -> Option<u64> {
+    fn waits_since_ns(&self, now_ns: u64) -> Option<u64> {
         let rang = self.alarm_ns.filter(|alarm_ns| !self.runs && *alarm_ns <= now_ns);
         self.waits_since_ns.or(rang)
     }
@@ -44,13 +31,12 @@ impl Sight {
         }
     }
 
-    /// It has one. Says how long it has waited.
-    pub fn gets(&mut self, now_ns: u64) -> u64 {
+    /// It has one.
+    pub fn gets(&mut self, now_ns: u64) {
         let waited_ns = self.waits_since_ns(now_ns).map_or(0, |since_ns| now_ns - since_ns);
         (self.runs, self.waits_since_ns, self.alarm_ns) = (true, None, None);
         self.stolen_ns = self.stolen_ns(now_ns) + waited_ns;
         self.stolen_at_ns = now_ns;
-        waited_ns
     }
 
     /// It has none, and would have one.
@@ -62,29 +48,6 @@ impl Sight {
     /// It halts, until then if nobody wakes it before.
     pub fn halts(&mut self, alarm_ns: Option<u64>) {
         (self.runs, self.alarm_ns) = (false, alarm_ns);
-    }
-
-    /// It had to wait for long in a slot of its own: its host does not keep to the times that it has published.
-    pub fn slot_was_broken(&mut self, now_ns: u64) {
-        self.broken += 1;
-        if self.broken >= BROKEN_MAX {
-            (self.broken, self.distrusted_ns) = (0, Some(now_ns));
-        }
-    }
-
-    /// That was too often last at this time.
-    pub fn set_distrusted(&mut self, at_ns: Option<u64>) {
-        self.distrusted_ns = at_ns;
-    }
-
-    /// It had a slot to the end.
-    pub fn slot_was_kept(&mut self) {
-        self.broken = self.broken.saturating_sub(1);
-    }
-
-    /// Whether the times of its slots are believed.
-    pub fn believes(&self, now_ns: u64) -> bool {
-        self.distrusted_ns.is_none_or(|distrusted_ns| distrusted_ns + DISTRUST_NS <= now_ns)
     }
 
     /// How much it has waited of late, in ns.

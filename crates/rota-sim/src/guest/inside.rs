@@ -2,11 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::aware::SPIN_NS;
 use super::host::Sight;
-use super::slots::Timetable;
 use super::upcall::{Leaving, TICK_NS};
-use super::{Help, PAUSES_NS, SLICE_NS};
+use super::{Help, Kernel, PAUSES_NS, SLICE_NS, Timetable};
 use crate::ids::TaskId;
 use crate::program::{Effect, Program, Resumed, Step, Why, World};
 use crate::rng::Rng;
@@ -22,12 +20,8 @@ pub struct Thread {
     pub state: State,
     /// Where it is, or was last.
     pub vcpu: usize,
-    /// Where it comes back to, should it have left a vCPU that was stopped.
-    pub home: usize,
     /// The tag of one that an upcall has moved: which vCPU it has left. Until it is there again, or has slept.
     pub left: Option<usize>,
-    /// Its home wants it back.
-    pub recalled: Option<usize>,
     /// It may not be moved.
     held: bool,
     /// It never is.
@@ -80,7 +74,6 @@ pub struct Vcpu {
 /// All of a guest.
 pub struct Inside {
     pub help: Help,
-    pub timetable: Option<Timetable>,
     pub now_ns: u64,
     pub threads: Vec<Thread>,
     pub vcpus: Vec<Vcpu>,
@@ -94,12 +87,11 @@ impl Inside {
     pub fn new(vcpus: u32, mut rng: Rng, help: Help) -> Inside {
         let vcpus = (0..vcpus).map(|_| Vcpu::default()).collect();
         let tick_phase_ns = if help == Help::Upcalls { rng.below(TICK_NS) } else { 0 };
-        let (timetable, threads) = (None, Vec::new());
-        Inside { help, timetable, now_ns: 0, threads, vcpus, rng, tick_phase_ns, exit_ns: 0 }
+        Inside { help, now_ns: 0, threads: Vec::new(), vcpus, rng, tick_phase_ns, exit_ns: 0 }
     }
 
     /// Threads go to the vCPUs in turn.
-    pub fn add(&mut self, program: Box<dyn Program>, bound: bool) {
+    fn add_thread(&mut self, program: Box<dyn Program>, bound: bool) {
         let number = self.threads.len();
         let vcpu = number % self.vcpus.len();
         self.threads.push(Thread {
@@ -107,9 +99,7 @@ impl Inside {
             rng: Rng::new(self.rng.draw(), number as u64),
             state: State::Queued,
             vcpu,
-            home: vcpu,
             left: None,
-            recalled: None,
             held: false,
             bound,
             asked_ns: 0,
@@ -124,8 +114,8 @@ impl Inside {
         self.vcpus[vcpu].queue.push_back(number);
     }
 
-    /// A vCPU has the CPU: it goes on, and says for how long at most.
-    pub fn enter(&mut self, vcpu: usize, resumed: Resumed, world: &mut World<'_>) -> Step {
+    /// What a vCPU does now that it has the CPU.
+    fn go_on(&mut self, vcpu: usize, resumed: Resumed, world: &mut World<'_>) -> Step {
         (self.exit_ns, self.now_ns) = (world.costs.vm_exit_ns, world.now_ns);
         self.vcpus[vcpu].task = Some(world.task);
         self.account(vcpu, resumed.done_ns);
@@ -138,16 +128,10 @@ impl Inside {
                     return step;
                 }
             }
-            Help::Timetable => self.keep_to_slots(vcpu, world),
         }
         for _ in 0..STEPS_MAX {
             let Some(thread) = self.pick(vcpu, world) else {
-                if let Some(ns) = self.if_timetable(|guest| guest.stays_ns(vcpu)) {
-                    return Step::Compute(ns);
-                }
-                let returns_ns = self.if_timetable(|guest| guest.returns_ns(vcpu));
-                let alarm_ns = [self.next_alarm_ns(vcpu), returns_ns].into_iter().flatten().min();
-                return self.halt(vcpu, alarm_ns);
+                return self.halt(vcpu, self.next_alarm_ns(vcpu));
             };
             if self.threads[thread].ended.is_none() {
                 return self.pauses(thread).unwrap_or_else(|| self.compute(vcpu, thread));
@@ -173,11 +157,6 @@ impl Inside {
         if thread.remaining_ns == 0 && thread.overhead_ns == 0 {
             thread.ended.get_or_insert(Why::Computed);
         }
-    }
-
-    /// What only a guest has that knows its timetable.
-    fn if_timetable<T>(&self, what: impl FnOnce(&Inside) -> Option<T>) -> Option<T> {
-        if self.help == Help::Timetable { what(self) } else { None }
     }
 
     /// A pause-loop exit, if a thread has waited busily for that long: the vCPU gives way.
@@ -242,19 +221,14 @@ impl Inside {
                 return Some(current);
             }
             own.current = None;
-            let to = self.if_timetable(|guest| Some(guest.waits_on(vcpu, current)));
-            self.place(current, to.unwrap_or(vcpu), false, Some(vcpu), world.effects);
+            self.place(current, vcpu, false, Some(vcpu), world.effects);
         }
         let next = self.vcpus[vcpu].queue.pop_front();
-        let next = next.or_else(|| match self.help {
-            Help::Timetable => self.fetch(vcpu),
-            Help::None | Help::PauseExits | Help::Upcalls => self.steal(vcpu),
-        });
-        let slice_ns = self.if_timetable(|guest| guest.slice_ns()).unwrap_or(SLICE_NS);
+        let next = next.or_else(|| self.steal(vcpu));
         let own = &mut self.vcpus[vcpu];
         own.current = next;
         let next = next?;
-        own.slice_left_ns = slice_ns;
+        own.slice_left_ns = SLICE_NS;
         let thread = &mut self.threads[next];
         thread.left = thread.left.filter(|left| *left != vcpu);
         (thread.state, thread.vcpu) = (State::Running, vcpu);
@@ -287,14 +261,12 @@ impl Inside {
         let ns = if own.queue.is_empty() { ns } else { ns.min(own.slice_left_ns) };
         let looked_at_ns = match self.help {
             Help::PauseExits if thread.spins => thread.overhead_ns + PAUSES_NS - thread.spun_ns,
-            Help::Timetable if thread.spins => thread.overhead_ns + SPIN_NS - thread.spun_ns % SPIN_NS,
             _ => u64::MAX,
         };
         let ns = ns.min(looked_at_ns);
         let looks_ns = match self.help {
             Help::None | Help::PauseExits => None,
             Help::Upcalls => self.balances_ns(vcpu),
-            Help::Timetable => self.looks_ns(vcpu),
         };
         match [self.next_alarm_ns(vcpu), looks_ns].into_iter().flatten().min() {
             Some(until_ns) => Step::ComputeUntil { ns, until_ns },
@@ -363,7 +335,7 @@ impl Inside {
     }
 
     /// What a thread on `from`, or a device, does to the guest and to what is outside of it.
-    pub fn affect(&mut self, effect: Effect, from: Option<usize>, outside: &mut Vec<Effect>) {
+    fn affect(&mut self, effect: Effect, from: Option<usize>, outside: &mut Vec<Effect>) {
         // What is counted is counted for the vCPU.
         let task = from.and_then(|vcpu| self.vcpus[vcpu].task);
         match effect {
@@ -385,7 +357,7 @@ impl Inside {
 
     fn spawn(&mut self, program: Box<dyn Program>, from: Option<usize>, outside: &mut Vec<Effect>) {
         let number = self.threads.len();
-        self.add(program, false);
+        self.add_thread(program, false);
         let vcpu = self.threads[number].vcpu;
         self.vcpus[vcpu].queue.retain(|queued| *queued != number);
         self.wake(number, Why::Started, from, outside);
@@ -397,7 +369,6 @@ impl Inside {
         let own = thread.vcpu;
         let (vcpu, first) = match self.help {
             _ if thread.stays() => (own, false),
-            Help::Timetable => self.wakes_on(number),
             Help::Upcalls if self.preempts_guest(number).is_some() => (own, true),
             _ if self.idles(own) => (own, false),
             _ => ((0..self.vcpus.len()).find(|vcpu| self.idles(*vcpu)).unwrap_or(own), false),
@@ -460,5 +431,41 @@ impl Inside {
             self.threads[receiver].overhead_ns += exit_ns;
         }
         outside.push(if own.idle { Effect::Wake(task) } else { Effect::Poke(task) });
+    }
+}
+
+impl Kernel for Inside {
+    fn add(&mut self, program: Box<dyn Program>, bound: bool) {
+        self.add_thread(program, bound);
+    }
+
+    fn nr_vcpus(&self) -> usize {
+        self.vcpus.len()
+    }
+
+    /// It has no use for it.
+    fn publish(&mut self, _: Option<Timetable>) {}
+
+    fn enter(&mut self, vcpu: usize, resumed: Resumed, world: &mut World<'_>) -> Step {
+        self.go_on(vcpu, resumed, world)
+    }
+
+    fn runs(&mut self, vcpu: usize, now_ns: u64) {
+        self.vcpus[vcpu].sight.gets(now_ns);
+    }
+
+    fn stops(&mut self, vcpu: usize, now_ns: u64) {
+        self.vcpus[vcpu].sight.loses(now_ns);
+    }
+
+    fn upcall(&mut self, vcpu: usize) -> bool {
+        let answers = self.help == Help::Upcalls;
+        self.vcpus[vcpu].upcalled |= answers;
+        answers
+    }
+
+    fn interrupt(&mut self, now_ns: u64, effects: &mut Vec<Effect>, outside: &mut Vec<Effect>) {
+        self.now_ns = now_ns;
+        effects.drain(..).for_each(|effect| self.affect(effect, None, outside));
     }
 }

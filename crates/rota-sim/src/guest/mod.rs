@@ -2,30 +2,31 @@
 //! host. The guest does not know when a vCPU runs: what holds a lock may be on one that does not, and so may the next
 //! in line (lock-holder and lock-waiter preemption).
 //!
-//! The guest's scheduler is a plain one: each vCPU runs the threads on its queue in turn, for a slice each; a thread
-//! that wakes up goes to its own vCPU if that idles, else to another that does, else to its own; a vCPU that would idle
-//! takes a thread from another's queue. What costs an exit to the monitor, to sender and receiver, is an interrupt from
-//! another vCPU that has woken a thread up, or from a device.
-
+//! The guest's scheduler is a plain one, in `inside`: each vCPU runs the threads on its queue in turn, for a slice each;
+//! a thread that wakes up goes to its own vCPU if that idles, else to another that does, else to its own; a vCPU that
+//! would idle takes a thread from another's queue. What costs an exit to the monitor, to sender and receiver, is an
+//! interrupt from another vCPU that has woken a thread up, or from a device.
 //!
-//! What [helps](Help) a guest whose vCPUs are stopped is in `upcall` and `aware`. `snapshot` asks the latter's rules.
+//! What [helps](Help) such a guest when its vCPUs are stopped is in `upcall`. A guest may have a [scheduler of its
+//! own](GuestScheduler) instead: then its kernel is a simulation within the host's, in `nested`.
 
-mod aware;
 mod host;
 mod inside;
+mod nested;
+mod resident;
 mod slots;
-mod snapshot;
 mod upcall;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use crate::ids::DeviceId;
+use crate::policy::Policy;
 use crate::program::{Device, Effect, Interrupt, Program, Resumed, Site, Step, Virtual, World};
 use crate::rng::Rng;
 use inside::Inside;
-pub use slots::Timetable;
-pub use snapshot::{GuestSnapshot, VcpuSnapshot};
+use nested::Nested;
+pub use slots::{Slots, Timetable};
 
 /// For how long a thread of a guest runs if others wait: as CFS' minimum (Huang et al., HPDC 2021, section 2.2: 3 ms
 /// regularly).
@@ -44,13 +45,35 @@ pub enum Help {
     PauseExits,
     /// The host: it tells a vCPU before it stops it ([`crate::Machine::upcall`]), and the guest moves the thread.
     Upcalls,
-    /// The guest knows when its vCPUs have their slots: see [`Guest::publish`].
-    Timetable,
+}
+
+/// The scheduler of a guest's kernel, with the agent that tells it what the host publishes.
+pub trait GuestScheduler: Policy {
+    /// The slots of the guest's vCPUs from now on; none if no table is in force.
+    fn publish(&mut self, now_ns: u64, timetable: Option<&Timetable>);
+
+    /// How much of each vCPU's time the host has given to others so far, in ns. Told once a second.
+    fn stolen(&mut self, now_ns: u64, stolen_ns: &[u64]);
+}
+
+/// A guest's kernel.
+trait Kernel {
+    fn add(&mut self, program: Box<dyn Program>, bound: bool);
+    fn nr_vcpus(&self) -> usize;
+    fn publish(&mut self, timetable: Option<Timetable>);
+    /// A vCPU has the CPU: it goes on, and says for how long at most.
+    fn enter(&mut self, vcpu: usize, resumed: Resumed, world: &mut World<'_>) -> Step;
+    /// As [`Virtual`] has them.
+    fn runs(&mut self, vcpu: usize, now_ns: u64);
+    fn stops(&mut self, vcpu: usize, now_ns: u64);
+    fn upcall(&mut self, vcpu: usize) -> bool;
+    /// A device interrupts the guest, and has these effects.
+    fn interrupt(&mut self, now_ns: u64, effects: &mut Vec<Effect>, outside: &mut Vec<Effect>);
 }
 
 /// A guest.
 #[derive(Clone)]
-pub struct Guest(Rc<RefCell<Inside>>);
+pub struct Guest(Rc<RefCell<dyn Kernel>>);
 
 impl Guest {
     /// One that has so many vCPUs and no thread yet; its threads' chance comes of `rng`.
@@ -63,9 +86,14 @@ impl Guest {
         Guest(Rc::new(RefCell::new(Inside::new(vcpus, rng, help))))
     }
 
+    /// One with a scheduler of its own.
+    pub fn with_scheduler(vcpus: u32, rng: Rng, scheduler: impl GuestScheduler + 'static) -> Guest {
+        Guest(Rc::new(RefCell::new(Nested::new(vcpus, rng, scheduler))))
+    }
+
     /// Tells it when its vCPUs have their slots from now on; nothing to a guest that has no use for it.
     pub fn publish(&self, timetable: Option<Timetable>) {
-        self.0.borrow_mut().timetable = timetable;
+        self.0.borrow_mut().publish(timetable);
     }
 
     /// A thread of it from the start.
@@ -80,7 +108,7 @@ impl Guest {
 
     /// Its vCPUs, as programs of the host's threads.
     pub fn vcpus(&self) -> Vec<Box<dyn Program>> {
-        let count = self.0.borrow().vcpus.len();
+        let count = self.0.borrow().nr_vcpus();
         (0..count).map(|number| Box::new(Vcpu { guest: self.clone(), number }) as Box<dyn Program>).collect()
     }
 
@@ -116,12 +144,7 @@ impl Virtual for Vcpu {
     }
 
     fn upcall(&mut self) -> bool {
-        let mut inside = self.guest.0.borrow_mut();
-        let answers = inside.help == Help::Upcalls;
-        if answers {
-            inside.upcall(self.number);
-        }
-        answers
+        self.guest.0.borrow_mut().upcall(self.number)
     }
 }
 
@@ -148,9 +171,7 @@ impl Device for Passed {
         let Interrupt { now_ns, .. } = *interrupt;
         let mut inner = Interrupt { now_ns, rng: interrupt.rng, effects: &mut self.effects };
         let next_ns = self.device.interrupt(&mut inner);
-        let mut inside = self.guest.0.borrow_mut();
-        inside.now_ns = now_ns;
-        self.effects.drain(..).for_each(|effect| inside.affect(effect, None, interrupt.effects));
+        self.guest.0.borrow_mut().interrupt(now_ns, &mut self.effects, interrupt.effects);
         next_ns
     }
 }

@@ -27,11 +27,6 @@ pub struct Leaving {
 }
 
 impl Inside {
-    /// The host tells a vCPU that it is about to be stopped.
-    pub fn upcall(&mut self, vcpu: usize) {
-        self.vcpus[vcpu].upcalled = true;
-    }
-
     /// What a vCPU does before anything else: it answers an upcall, or goes on to.
     pub(super) fn answer(&mut self, vcpu: usize, world: &mut World<'_>) -> Option<Step> {
         self.wake_one_that_idles(vcpu, world.effects);

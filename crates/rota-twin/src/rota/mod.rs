@@ -2,6 +2,8 @@
 
 mod calls;
 mod daemon;
+mod guest;
+mod instance;
 mod journal;
 mod maps;
 mod memory;
@@ -26,6 +28,7 @@ use rota_sim::{
 
 use crate::ext::{Exit, Ext};
 use daemon::Daemon;
+pub use guest::GuestAgent;
 pub use journal::{Deed, Journal};
 pub use native::{Code, Parts};
 use ops::NativeOps;
@@ -91,7 +94,7 @@ impl Rota {
         let nr_cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
         let options = rota_rules::capacity(model, nr_cpus);
         let (side, maps) = side::load(code, &Settings::new(&options)?);
-        let ext = Ext::new(NativeOps::new(ops, native::moment(code), maps));
+        let ext = Ext::new(NativeOps::new(ops, native::moment(code), maps, ()));
         Ok(Rota {
             ext,
             options,
@@ -232,7 +235,7 @@ impl Rota {
 impl Contender for Rota {
     fn timetable(&self, home: &Home) -> Option<Timetable> {
         let Stage::Runs(running) = &self.stage else { return None };
-        let own = running.daemon.own_slots(&home.tenant.name)?;
+        let own = running.daemon.own_slots(&home.tenant.name).filter(|_| home.tenant.team.timetable)?;
         let mut timetable = Timetable::new(home.tenant.vcpus);
         own.into_iter().for_each(|own| timetable.set(own.index, own.length_ns, own.slots));
         Some(timetable)

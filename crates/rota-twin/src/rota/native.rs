@@ -115,10 +115,10 @@ pub struct SchedExtOps {
     pub dispatch: extern "C" fn(i32, *mut TaskStruct),
     pub running: extern "C" fn(*mut TaskStruct),
     pub stopping: extern "C" fn(*mut TaskStruct, bool),
-    pub update_idle: extern "C" fn(i32, bool),
-    pub r#yield: extern "C" fn(*mut TaskStruct, *mut TaskStruct) -> bool,
+    pub update_idle: Option<extern "C" fn(i32, bool)>,
+    pub r#yield: Option<extern "C" fn(*mut TaskStruct, *mut TaskStruct) -> bool>,
     pub init_task: extern "C" fn(*mut TaskStruct, *mut c_void) -> i32,
-    pub disable: extern "C" fn(*mut TaskStruct),
+    pub disable: Option<extern "C" fn(*mut TaskStruct)>,
     pub init: extern "C" fn() -> i32,
     pub exit: extern "C" fn(*mut ScxExitInfo),
     pub flags: u64,
@@ -183,17 +183,21 @@ pub struct Code(unsafe extern "C" fn() -> Parts);
 
 unsafe extern "C" {
     fn native_code() -> Parts;
+    fn guest_native_code() -> Parts;
 }
 
 impl Code {
     /// The scheduler as it is.
     pub const REAL: Code = Code(native_code);
 
-    /// A copy of it.
+    /// Guests' scheduler.
+    pub const GUEST: Code = Code(guest_native_code);
+
+    /// A copy of a scheduler.
     ///
     /// # Safety
     ///
-    /// `parts` is the function `native_code` of a copy of `native.c`.
+    /// `parts` is the function `native_code` of a copy of `native.c` or `guest.c`.
     pub const unsafe fn copy(parts: unsafe extern "C" fn() -> Parts) -> Code {
         Code(parts)
     }
@@ -218,6 +222,11 @@ pub fn take(code: &Code) -> &'static SchedExtOps {
         !TAKEN.replace(true),
         "this thread has had its scheduler; a new one begins in a new thread: crate::apart"
     );
+    operations(code)
+}
+
+/// What this thread's scheduler is called by.
+pub fn operations(code: &Code) -> &'static SchedExtOps {
     // SAFETY: it returns the address of this thread's variable, which is written by nobody and lives as long as the
     // thread. The reference stays in this thread: it is kept in an `Ops`, which is no `Send`.
     unsafe { &*(code.parts().operations)() }
@@ -258,11 +267,17 @@ extern "C" fn address_found(to: *mut c_void, text: *const c_char, address: *mut 
 
 /// Address and size of one of this thread's variables that the loader or the model knows.
 pub fn variable(code: &Code, name: &str) -> (*mut c_void, u64) {
+    let (_, address, size) =
+        variables(code).into_iter().find(|found| found.0 == name).expect("a variable of native.c");
+    (address, size)
+}
+
+/// All of them, with their names.
+pub fn variables(code: &Code) -> Vec<(&'static str, *mut c_void, u64)> {
     let mut list: Addresses = Vec::new();
     // SAFETY: it calls `address_found` with `list` and nothing else.
     unsafe { (code.parts().variables)((&raw mut list).cast(), address_found) };
-    let (_, address, size) = list.into_iter().find(|found| found.0 == name).expect("a variable of native.c");
-    (address, size)
+    list
 }
 
 /// Where this thread's scheduler finds when and where it is.

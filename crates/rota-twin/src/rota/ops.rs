@@ -7,6 +7,7 @@ use rota_sim::{CpuId, Machine, TaskId, Timer};
 
 use crate::ext::{Exit, Kernel, Ops};
 use crate::rota::calls::enter;
+use crate::rota::instance::Instance;
 use crate::rota::maps::Maps;
 use crate::rota::native::{Moment, NativeMap, SchedExtOps, ScxExitInfo, Shown, TaskStruct};
 
@@ -27,17 +28,22 @@ pub struct Model {
     pub cpustat: [u64; 10],
     /// Where the scheduler finds when and where it is.
     moment: *mut Moment,
+    /// Whose scheduler it is, if this thread has several of its kind.
+    pub instance: Option<Instance>,
     timers: Vec<NativeTimer>,
 }
 
 impl Model {
     pub fn new(moment: *mut Moment, maps: Maps) -> Model {
         let shown = Shown::new(maps.storage_size);
-        Model { maps, shown, cpustat: [0; 10], moment, timers: Vec::new() }
+        Model { maps, shown, cpustat: [0; 10], moment, instance: None, timers: Vec::new() }
     }
 
     /// An operation begins, here and now. A kernel's clock is never 0, which the scheduler takes for never.
     pub fn begin(&mut self, machine: &Machine) {
+        if let Some(instance) = &self.instance {
+            instance.enter();
+        }
         // SAFETY: a variable of this thread's scheduler, which nobody holds a reference to.
         unsafe { self.moment.write(Moment { now_ns: machine.now_ns().max(1), cpu: machine.this_cpu().0 }) };
     }
@@ -80,19 +86,20 @@ impl Model {
     }
 }
 
-/// Rota's scheduler as [`Ops`].
-pub struct NativeOps {
+/// Rota's scheduler as [`Ops`], with its loader if that is told what to do from outside.
+pub struct NativeOps<L = ()> {
     ops: &'static SchedExtOps,
     pub(crate) model: Model,
+    pub(crate) loader: L,
 }
 
-impl NativeOps {
-    pub fn new(ops: &'static SchedExtOps, moment: *mut Moment, maps: Maps) -> NativeOps {
-        NativeOps { ops, model: Model::new(moment, maps) }
+impl<L> NativeOps<L> {
+    pub fn new(ops: &'static SchedExtOps, moment: *mut Moment, maps: Maps, loader: L) -> NativeOps<L> {
+        NativeOps { ops, model: Model::new(moment, maps), loader }
     }
 }
 
-impl Ops for NativeOps {
+impl<L> Ops for NativeOps<L> {
     fn flags(&self) -> u64 {
         self.ops.flags
     }
@@ -111,8 +118,9 @@ impl Ops for NativeOps {
     }
 
     fn disable(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
+        let Some(disable) = self.ops.disable else { return };
         let shown = self.model.show(kernel, task);
-        enter(kernel, &mut self.model, || (self.ops.disable)(shown));
+        enter(kernel, &mut self.model, || disable(shown));
     }
 
     fn exit_task(&mut self, _: &mut Kernel<'_>, task: TaskId) {
@@ -150,12 +158,14 @@ impl Ops for NativeOps {
     }
 
     fn update_idle(&mut self, kernel: &mut Kernel<'_>, cpu: CpuId, idle: bool) {
-        enter(kernel, &mut self.model, || (self.ops.update_idle)(cpu.0 as i32, idle));
+        let Some(update_idle) = self.ops.update_idle else { return };
+        enter(kernel, &mut self.model, || update_idle(cpu.0 as i32, idle));
     }
 
     fn yields(&mut self, kernel: &mut Kernel<'_>, task: TaskId) {
+        let Some(yields) = self.ops.r#yield else { return kernel.set_slice(task, 0) };
         let shown = self.model.show(kernel, task);
-        enter(kernel, &mut self.model, || (self.ops.r#yield)(shown, ptr::null_mut()));
+        enter(kernel, &mut self.model, || yields(shown, ptr::null_mut()));
     }
 
     fn timer(&mut self, kernel: &mut Kernel<'_>, key: u64) {

@@ -5,6 +5,7 @@ mod away;
 mod background;
 mod exclusive;
 mod found;
+mod guest;
 mod handover;
 mod host;
 mod idle;
@@ -14,6 +15,8 @@ mod outlive;
 mod profile;
 mod races;
 mod rota;
+#[path = "../../../rota-sim/tests/it/round_robin.rs"]
+mod round_robin;
 mod second;
 mod spin;
 mod starve;

@@ -106,8 +106,9 @@ impl Scene {
             "duration = \"4s\"\nwarm_up = \"1s\"\nseed = {seed}\n[host]\ncpus = \"0-{vcpus}\"\n\
              housekeeping = \"{vcpus}\"\n[[guest]]\ntenant = \"vm\"\nhelp = \"{help}\"\n\
              [[tenant]]\nname = \"vm\"\nvcpus = {vcpus}\nclass = \"reserved\"\nshare = 0.48\nlatency = \"20ms\"\n\
-             together = {together}\nmatch = {{ vm = \"qemu:vm\" }}\n\
+             together = {together}\ntimetable = {}\nmatch = {{ vm = \"qemu:vm\" }}\n\
              [[workload]]\ntenant = \"vm\"\nthreads = {vcpus}\n{}\n",
+            *help == "timetable",
             program.keys
         );
         for other in 0..interfering {
@@ -267,7 +268,8 @@ const SETTING: [&str; 3] = [
      Credit. IRS: interference-resilient scheduling over pinned Credit, and IRS/CFS over pinned CFS. The host \
      tells a vCPU before it stops it; 20 to 26 us later the guest has given the CPU up and moves the thread. \
      Rota: the VM and each other one are reserved, 48 % of a CPU for each vCPU within 20 ms, uncapped. together: \
-     the VM's slots come together. guest: the guest knows when its vCPUs have their slots. both: the two.",
+     the VM's slots come together. guest: `rota guest` runs in the VM, from its own source, and the VM has \
+     `timetable = true`, so its slots are walls. both: the two.",
     "The VM's fair share is half of each CPU with another VM, and all of the others. 1 is that part of what the \
      program does alone under pinned Credit. Slowdown is how many times less than alone. The other VMs' fair \
      share is half of their CPUs.",
@@ -288,12 +290,13 @@ const DIFFERS: [&str; 8] = [
     "Relaxed co-scheduling stops the vCPU that is ahead for 30 ms. There, it changed places with the one behind. \
      Pinned vCPUs cannot; the one behind goes first on its own CPU here.",
     "A guest that knows its timetable gains where some vCPUs run while others are stopped. Where each CPU has \
-     another VM, all are stopped at about the same times. Slots that come together help programs that spin there. \
-     Without them it is up to chance which vCPUs run at the same time: runs differ by a factor of five.",
-    "Threads that share a vCPU take turns, and a lock in turn waits for each of them. So such locks may lose by a \
-     guest that moves threads: up to 23 % on eight vCPUs beside one VM.",
-    "Programs that block lose by slots that come together: these are walls. What a vCPU does not use in its slot \
-     it cannot have later in the period. The guest changes nothing about that.",
+     another VM, its slots are walls at the same times on all of them here, even without `together`. That is what \
+     programs that spin gain by there.",
+    "Threads that share a vCPU take turns, and a lock in turn waits for each of them. A thread that spins is seen \
+     after 100 us at best. So such locks may lose by a guest that moves threads: up to 6 % on eight vCPUs beside \
+     one VM.",
+    "Programs that block lose by slots that come together, and by a timetable: both are walls. What a vCPU does \
+     not use in its slot it cannot have later in the period. The guest changes nothing about that.",
 ];
 
 pub const GUESTS: Figure = Figure {

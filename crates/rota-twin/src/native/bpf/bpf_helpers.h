@@ -17,8 +17,10 @@
 #define __weak
 
 /* The model is the newest kernel, on x86-64. */
-#define NATIVE_HAS_orig_ax			true
-#define NATIVE_HAS_syscallno			false
+#define NATIVE_HAS_orig_ax   true
+#define NATIVE_HAS_syscallno false
+/* Guests have no real-time threads. */
+#define NATIVE_HAS_prio				false
 #define bpf_ksym_exists(call)			true
 #define bpf_core_type_exists(type)		true
 #define bpf_core_field_exists(type, field)	NATIVE_HAS_##field
