@@ -1,9 +1,9 @@
-//! Mistakes that are planted into copies of the scheduler, to see that they are found. `build.rs` makes the copies, and
-//! fails where a text is not there once.
+//! Mistakes that are planted into copies of the schedulers, to see that they are found. `build.rs` makes the copies,
+//! and fails where a text is not there once.
 
 /// A mistake: in one of the scheduler's files a text becomes another.
 pub struct Patch {
-    /// In a word; what the copy's function `native_code` is called begins with it.
+    /// In a word, of which there are no two; what the copy's function `native_code` is called begins with it.
     pub name: &'static str,
     /// What is wrong.
     pub about: &'static str,
@@ -15,7 +15,7 @@ pub struct Patch {
     pub spoilt: &'static str,
 }
 
-/// All of them.
+/// In the host's scheduler.
 pub static PATCHES: [Patch; 11] = [
     Patch {
         name: "slice",
@@ -93,5 +93,72 @@ pub static PATCHES: [Patch; 11] = [
         file: "window.bpf.h",
         text: "\treturn view && (view->flags & ROTA_CPU_WINDOWS) ? view : NULL;\n}\n",
         spoilt: "\treturn view && view->nr_locals ? view : NULL;\n}\n#define window_ns budget_ns\n",
+    },
+];
+
+/// In guests' scheduler.
+pub static GUEST_PATCHES: [Patch; 9] = [
+    Patch {
+        name: "called",
+        about: "a CPU whose slot begins does not call its thread home",
+        file: "guest.bpf.c",
+        text: "\t\tfetch(cpu);\n\t\tcall_home(cpu);\n",
+        spoilt: "\t\tif (!fetch(cpu) && !v)\n\t\t\tcall_home(cpu);\n",
+    },
+    Patch {
+        name: "told",
+        about: "a thread at home waits for one that is a guest there",
+        file: "guest.bpf.c",
+        text: "\tif (first) {\n",
+        spoilt: "\tif (first && !p) {\n",
+    },
+    Patch {
+        name: "fetched",
+        about: "a CPU without threads fetches none from the longest queue",
+        file: "guest.bpf.c",
+        text: "\treturn longest >= 0 && ",
+        spoilt: "\treturn longest < 0 && ",
+    },
+    Patch {
+        name: "strange",
+        about: "a CPU fetches those as its own that are at home elsewhere",
+        file: "guest.bpf.c",
+        text: "t->home != (s32)cpu ||",
+        spoilt: "t->home == (s32)cpu ||",
+    },
+    Patch {
+        name: "stays",
+        about: "those that wait do not leave a CPU that stops",
+        file: "guest.bpf.c",
+        text: "\tif (stops)\n\t\tleave(cpu, v);\n",
+        spoilt: "\tif (stops && !v)\n\t\tleave(cpu, v);\n",
+    },
+    Patch {
+        name: "spun",
+        about: "no thread is seen to wait busily",
+        file: "spin.bpf.h",
+        text: "\tif (t->repeats >= SPIN_REPEATS)\n",
+        spoilt: "\tif (t->repeats > SPIN_LOOKS)\n",
+    },
+    Patch {
+        name: "alone",
+        about: "a thread that waits busily does not give way to one that waits elsewhere",
+        file: "guest.bpf.c",
+        text: "t->gives_way && is_there(cpu) &&",
+        spoilt: "t->gives_way && !is_there(cpu) &&",
+    },
+    Patch {
+        name: "wrong",
+        about: "a timetable is believed although CPUs are stopped in their slots",
+        file: "look.bpf.h",
+        text: "\tif (++v->broken < BROKEN_MAX)\n",
+        spoilt: "\tif (v->broken < BROKEN_MAX)\n",
+    },
+    Patch {
+        name: "stolen",
+        about: "CPUs of which much is stolen are not avoided",
+        file: "vcpu.bpf.h",
+        text: "> STOLEN_MUCH ? 0",
+        spoilt: "> 1000 * STOLEN_MUCH ? 0",
     },
 ];
