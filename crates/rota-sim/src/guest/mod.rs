@@ -2,8 +2,8 @@
 //! host. The guest does not know when a vCPU runs: what holds a lock may be on one that does not, and so may the next
 //! in line (lock-holder and lock-waiter preemption).
 //!
-//! The guest's scheduler is a plain one, in `inside`: each vCPU runs the threads on its queue in turn, for a slice each;
-//! a thread that wakes up goes to its own vCPU if that idles, else to another that does, else to its own; a vCPU that
+//! The guest's scheduler is a plain one, in `inside`: each vCPU runs the threads on its queue in turn, a slice each.
+//! A thread that wakes up goes to its own vCPU if that idles, else to another that does, else to its own. A vCPU that
 //! would idle takes a thread from another's queue. What costs an exit to the monitor, to sender and receiver, is an
 //! interrupt from another vCPU that has woken a thread up, or from a device.
 //!
