@@ -54,6 +54,9 @@ pub trait GuestScheduler: Policy {
 
     /// How much of each vCPU's time the host has given to others so far, in ns. Told once a second.
     fn stolen(&mut self, now_ns: u64, stolen_ns: &[u64]);
+
+    /// Why the guest's kernel has ended it, if it has.
+    fn failed(&self) -> Option<String>;
 }
 
 /// A guest's kernel.
@@ -86,7 +89,7 @@ impl Guest {
         Guest(Rc::new(RefCell::new(Inside::new(vcpus, rng, help))))
     }
 
-    /// One with a scheduler of its own.
+    /// One with a scheduler of its own. The simulation panics if the guest's kernel ends that.
     pub fn with_scheduler(vcpus: u32, rng: Rng, scheduler: impl GuestScheduler + 'static) -> Guest {
         Guest(Rc::new(RefCell::new(Nested::new(vcpus, rng, scheduler))))
     }

@@ -120,7 +120,11 @@ impl<P: GuestScheduler> Nested<P> {
         if now_ns >= self.looks_ns {
             self.looks_ns = now_ns + STEAL_NS;
             let stolen: Vec<u64> = self.vcpus.iter().map(|vcpu| vcpu.stolen_ns).collect();
-            self.kernel().policy.stolen(now_ns, &stolen);
+            let policy = &mut self.kernel().policy;
+            policy.stolen(now_ns, &stolen);
+            if let Some(why) = policy.failed() {
+                panic!("a guest's kernel has ended its scheduler before {now_ns} ns: {why}");
+            }
         }
     }
 

@@ -141,4 +141,8 @@ impl GuestScheduler for Ext<NativeOps<GuestAgent>> {
             agent.account.set(account);
         });
     }
+
+    fn failed(&self) -> Option<String> {
+        self.exited().map(ToString::to_string)
+    }
 }

@@ -33,3 +33,10 @@ fn guests_of_one_host_know_nothing_of_each_other() {
     assert_eq!(scenes::of_two_guests([Plain, REAL]), [plain[0], other]);
     assert!(one * 100 > plain[0] * 150 && other * 100 > plain[1] * 99, "{one} and {other}, not {plain:?}");
 }
+
+#[test]
+fn a_guests_server_gets_its_interrupts() {
+    let (answered, late) = scenes::answers(REAL);
+    assert_eq!((answered, late), scenes::answers(Plain));
+    assert!(answered > 390 && late == 0, "{answered} answers, {late} late");
+}

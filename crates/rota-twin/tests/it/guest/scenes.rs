@@ -6,9 +6,10 @@ use std::rc::Rc;
 use rota_model::Topology;
 use rota_sim::observe::{Metrics, UnitMetrics};
 use rota_sim::programs::sync::Patience;
-use rota_sim::programs::{Hog, Probe, Rounds};
+use rota_sim::programs::{Hog, Load, Probe, Rounds, Server};
 use rota_sim::{
-    CgroupId, Costs, CpuId, Distribution, Guest, Rng, Script, Simulation, TaskSpec, Timetable, UnitId,
+    CgroupId, Costs, CpuId, Device, DeviceId, Distribution, Guest, Rng, Script, Simulation, Site, TaskSpec,
+    Timetable, UnitId,
 };
 use rota_twin::{Code, GuestAccount, GuestAgent};
 
@@ -183,6 +184,29 @@ pub fn of_two_guests(within: [Within<'_>; 2]) -> [u64; 2] {
     host.run_until(RUN_NS);
     let metrics = host.observer.finish(&mut host.machine);
     [metrics[0].work, metrics[1].work]
+}
+
+struct Here<'s>(&'s mut Host);
+
+impl Site for Here<'_> {
+    fn attach(&mut self, device: Box<dyn Device>) -> DeviceId {
+        self.0.attach(device, CpuId(1), Some(0))
+    }
+}
+
+/// A server answers in 2 ms, every 5 ms, on a CPU that nobody takes away. How often it did, and how often that took
+/// longer by 200 us.
+pub fn answers(within: Within<'_>) -> (u64, u64) {
+    let (scene, mut host) = (Scene::new(1, within), host(2, Costs::default()));
+    let (service, between) = (Distribution::Constant(2 * MS), Distribution::Constant(5 * MS));
+    let server = Server { threads: 1, service, load: Load::Open(between) };
+    for script in server.programs(&mut scene.guest.site(&mut Here(&mut host))) {
+        scene.guest.thread(script);
+    }
+    scene.enter(&mut host, 0, 0);
+    host.run_until(RUN_NS);
+    let metrics = host.observer.finish(&mut host.machine).remove(0);
+    (metrics.work, metrics.latencies.above(2 * MS + 200 * US))
 }
 
 /// What is seen to be wrong with a guest's scheduler.
