@@ -499,8 +499,8 @@ impl<K: Kernel> Scheduler<K> {
         Ok(())
     }
 
-    /// The CPUs that are not the system's, and where something can run: what is sent to an offline CPU's queue waits there
-    /// for ever.
+    /// The CPUs that are not the system's, and where something can run: what is sent to an offline CPU's queue waits
+    /// there for ever.
     fn tenant_cpus(&self) -> Result<Vec<u32>> {
         Ok(self.kernel.online()?.iter().filter(|cpu| !self.is_housekeeping(*cpu)).collect())
     }

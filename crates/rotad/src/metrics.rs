@@ -268,9 +268,10 @@ fn family<T>(encoder: &mut DescriptorEncoder, measure: &Measure<T>, all: &[(&T, 
 }
 
 #[cfg(test)]
-mod tests {
-    mod prometheus;
+mod prometheus;
 
+#[cfg(test)]
+mod tests {
     use super::*;
     use rota_rules::status::{ByCause, CpuStatus, KubernetesStatus, PlacePressure, State};
     use std::io::Write;
@@ -293,7 +294,7 @@ mod tests {
         TenantStatus { id, state, class: class.to_owned(), ..rota_rules::accounts::absent(&tenant) }
     }
 
-    fn status() -> Status {
+    pub(super) fn status() -> Status {
         let mut web = tenant("web", "reserved", Some(1));
         (web.promised, web.received, web.used_ns) = (Some(0.5), 0.25, 1_500_000_000);
         (web.blackout_max_ns, web.bound_ns) = (25_000_000, Some(20_000_000));
@@ -346,7 +347,7 @@ mod tests {
         }
     }
 
-    const EXPECTED: &str = r#"
+    pub(super) const EXPECTED: &str = r#"
 rota_scheduler_lost_total{} 2.0
 rota_tenant_lag_seconds{tenant="odd \"name\"",class="shared"} -0.00125
 rota_tenant_cpu_seconds_total{tenant="web",class="reserved"} 1.5
@@ -431,7 +432,7 @@ rota_cpu_fetched_lines{cpu="3",domain="1",socket="0"} 1250.0
         assert!(text.ends_with("# EOF\n"), "{text}");
     }
 
-    fn said(mut stream: impl Patient, request: &[u8]) -> String {
+    pub(super) fn said(mut stream: impl Patient, request: &[u8]) -> String {
         let mut answer = Vec::new();
         // A server that has heard enough does not read on: that is no answer, and no failure.
         let _ = stream.write_all(request).and_then(|()| stream.read_to_end(&mut answer));
@@ -439,7 +440,7 @@ rota_cpu_fetched_lines{cpu="3",domain="1",socket="0"} 1250.0
     }
 
     /// A server on a free port, and how to connect to it.
-    fn served(ask: impl Fn() -> Result<Status> + Send + 'static) -> impl Fn() -> TcpStream + Copy {
+    pub(super) fn served(ask: impl Fn() -> Result<Status> + Send + 'static) -> impl Fn() -> TcpStream + Copy {
         let url = serve(&"127.0.0.1:0".parse().unwrap(), None, ask).unwrap();
         let address = url.strip_prefix("http://").unwrap().strip_suffix("/metrics").unwrap();
         let address: SocketAddr = address.parse().unwrap();

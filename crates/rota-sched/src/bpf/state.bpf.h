@@ -258,16 +258,16 @@ struct windows {
 	u64 lost_ns;	/* of the slot, and not yet charged to its owner */
 	u64 wakes;	/* one of them that slept has woken: see lost.bpf.h */
 	u64 lost_since; /* what the CPU has lost since then is not charged yet; ROTA_NEVER: since the slot ended */
-	u64 had_until; /* the last turn of a vCPU was settled then, and its threads waited in that queue: see lost.bpf.h */
-	u32 had_queue;
-	bool is_new; /* the CPU has yet to decide by the table in force */
-	u32 asked;   /* the next decision is among all vCPUs: one has woken, or the CPU was told */
-	u32 owner;   /* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
-	u32 waiting; /* a bit for each local vCPU that would run */
-	u32 alone;   /* and is its tenant's only vCPU */
-	u32 rights;  /* and has a right */
-	u32 woken;   /* and has woken since the CPU decided last */
-	u32 nr;	     /* so many it has, as of epoch; 0: they have to be looked up */
+	u64 had_until;	/* the last turn of a vCPU was settled then: see lost.bpf.h */
+	u32 had_queue;	/* where its threads waited */
+	bool is_new;	/* the CPU has yet to decide by the table in force */
+	u32 asked;	/* the next decision is among all vCPUs: one has woken, or the CPU was told */
+	u32 owner;	/* the local vCPU whose the slot in force is; ROTA_NONE: nobody's */
+	u32 waiting;	/* a bit for each local vCPU that would run */
+	u32 alone;	/* and is its tenant's only vCPU */
+	u32 rights;	/* and has a right */
+	u32 woken;	/* and has woken since the CPU decided last */
+	u32 nr;		/* so many it has, as of epoch; 0: they have to be looked up */
 	u32 epoch;
 	u32 interrupted; /* and had one as another one's interrupted it, which has paid for its return */
 	struct window locals[ROTA_WINDOW_VCPUS_MAX];

@@ -1,10 +1,11 @@
 //! A Prometheus of its own asks a daemon's server: what that says, Prometheus has.
 
-use super::*;
+use super::tests::{EXPECTED, said, served, status};
 use serde_json::Value;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A Prometheus under load starts within this.
 const STARTS: Duration = Duration::from_secs(60);
@@ -54,7 +55,7 @@ impl Prometheus {
         let sample = |sample: &Value| {
             let mut labels = sample["metric"].as_object().unwrap().clone();
             let name = labels.remove("__name__").unwrap().as_str().unwrap().to_owned();
-            (labels.remove("job"), labels.remove("instance"));
+            labels.retain(|label, _| !["job", "instance"].contains(&label.as_str()));
             let labels: Vec<String> =
                 labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
             (format!("{name}{{{}}}", labels.join(",")), sample["value"][1].as_str().unwrap().parse().unwrap())
