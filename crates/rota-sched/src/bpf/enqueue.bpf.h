@@ -21,8 +21,9 @@ static __always_inline void line_enqueue(struct task_struct *p, struct task_ctx 
 	else if (line_kind(dsq) == ROTA_LINE_PINNED)
 		dsq = idle_pinned_dsq(p, t->m.tenant, sent, dsq);
 	place = place_in_line(p, t, q, dsq, now);
+	/* One that has been stopped waits since then, which its vCPU has been seen to do. */
 	if (line_kind(dsq) == ROTA_LINE_QUEUE && nr_waiting(dsq) <= 0)
-		q->waits_from = now;
+		q->waits_from = t->queued_since ?: sent ? now : t->charged;
 	begins_to_wait(t, dsq);
 	t->queued_since = t->queued_since ?: now;
 	t->overdue = false;
