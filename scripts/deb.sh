@@ -24,7 +24,8 @@ unpacked=$(mktemp -d)
 trap 'rm -rf "$unpacked"' EXIT
 dpkg-deb --extract "$package" "$unpacked"
 dpkg-deb --control "$package" "$unpacked/DEBIAN"
-for path in usr/bin/rota etc/rota/rota.toml usr/lib/systemd/system/rota.service usr/share/doc/rota/copyright \
+for path in usr/bin/rota etc/rota/rota.toml usr/lib/systemd/system/rota.service \
+    usr/lib/systemd/system/rota.socket usr/share/doc/rota/copyright \
     usr/share/man/man1/rota.1.gz usr/share/man/man1/rota-up.1.gz usr/share/man/man5/rota.toml.5.gz \
     usr/share/bash-completion/completions/rota usr/share/zsh/vendor-completions/_rota \
     usr/share/fish/vendor_completions.d/rota.fish DEBIAN/postinst DEBIAN/prerm; do
@@ -43,7 +44,8 @@ fi
 if command -v systemd-analyze >/dev/null; then
     unit=$unpacked/usr/lib/systemd/system/rota.service
     sed "s|/usr/bin/rota|$unpacked/usr/bin/rota|" "$unit" >"$unpacked/rota.service"
-    systemd-analyze verify --man=no "$unpacked/rota.service"
+    cp "$(dirname "$unit")/rota.socket" "$unpacked"
+    systemd-analyze verify --man=no "$unpacked/rota.service" "$unpacked/rota.socket"
 else
     echo "SKIPPED: systemd-analyze verify: it is not installed"
 fi

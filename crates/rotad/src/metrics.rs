@@ -71,7 +71,10 @@ pub fn serve(
     match address {
         Address::Tcp(address) => {
             let listener = TcpListener::bind(address).with_context(|| {
-                format!("listening on {address}; give --metrics an address of this host and a free port")
+                format!(
+                    "listening on {address}; give --metrics an address of this host and a free port, and a service the \
+                     right to it (docs/METRICS.md)"
+                )
             })?;
             let bound = listener.local_addr().context("listening for metrics")?;
             answer_all(answers, move || Ok(listener.accept()?.0))?;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -42,16 +42,30 @@ pub type AllTold = BTreeMap<u32, Told>;
 /// Says which context id a connection has.
 pub type IdOf = fn(&SockAddr) -> Option<u32>;
 
-/// Listens at [`VSOCK_PORT`].
+/// Listens at [`VSOCK_PORT`], by a socket that the service manager has passed, or by one of its own.
 ///
 /// # Errors
 ///
 /// If this kernel has no vsock, or another process has the port.
 pub fn listen() -> Result<Socket> {
+    if let Some(listener) = passed(Domain::VSOCK) {
+        return Ok(listener);
+    }
     let listener = Socket::new(Domain::VSOCK, Type::STREAM, None)?;
     listener.bind(&SockAddr::vsock(VMADDR_CID_ANY, VSOCK_PORT))?;
     listener.listen(128)?;
     Ok(listener)
+}
+
+/// A socket of this domain that the service manager has opened for this process (`packaging/rota.socket`): then the
+/// process needs no right to do so. It stays open for the next time.
+fn passed(domain: Domain) -> Option<Socket> {
+    sd_notify::listen_fds().ok()?.find_map(|number| {
+        // SAFETY: the manager has opened these for the process, and nothing here closes them.
+        let passed = unsafe { BorrowedFd::borrow_raw(number) };
+        let socket = Socket::from(passed.try_clone_to_owned().ok()?);
+        (socket.domain().ok()? == domain).then_some(socket)
+    })
 }
 
 /// The context id of a connection's other end.
@@ -240,7 +254,9 @@ impl Connection {
 #[cfg(test)]
 pub(super) mod tests {
     use std::io::Read;
+    use std::os::fd::OwnedFd;
     use std::path::Path;
+    use std::process::{Command, Stdio};
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
@@ -261,6 +277,43 @@ pub(super) mod tests {
             client
         };
         (Teller::start(listener, id_of).unwrap(), connect)
+    }
+
+    /// A service manager's protocol speaks of the process, so another one is passed a socket, and answers on it.
+    #[test]
+    fn a_socket_that_was_passed_is_used() {
+        if std::env::var_os("ROTA_PASSED").is_some() {
+            assert!(passed(Domain::VSOCK).is_none());
+            for _ in 0..2 {
+                let (peer, _) = passed(Domain::UNIX).unwrap().accept().unwrap();
+                peer.send(b"hello").unwrap();
+            }
+            return;
+        }
+        assert!(passed(Domain::UNIX).is_none());
+        let folder = tempfile::tempdir().unwrap();
+        let path = SockAddr::unix(folder.path().join("host")).unwrap();
+        let listener = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        listener.bind(&path).unwrap();
+        listener.listen(2).unwrap();
+        let test = "guests::vsock::tests::a_socket_that_was_passed_is_used";
+        let child = Command::new("sh")
+            .args(["-c", "LISTEN_PID=$$ LISTEN_FDS=1 ROTA_PASSED=1 exec \"$0\" --exact \"$1\" 3<&0"])
+            .arg(std::env::current_exe().unwrap())
+            .arg(test)
+            .stdin(Stdio::from(OwnedFd::from(listener)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        for _ in 0..2 {
+            let mut answer = String::new();
+            let mut client = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            client.connect(&path).unwrap();
+            client.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "hello");
+        }
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{done:?}");
     }
 
     struct Fake {
