@@ -37,9 +37,11 @@ const KEPT: usize = 24;
 const LEVEL: i32 = 1;
 
 /// Whether guests on such a machine are restored: not where the kernel is told more words, for a test may be about the
-/// boot then, and not under KVM, which boots in a second.
+/// boot then, and not under KVM, which boots in a second. Several CPUs that count instructions boot, too: restored, one
+/// in some ten runs takes its turns otherwise than the others.
 pub fn serves(vm: &Vm, accel: Accel) -> bool {
-    accel == Accel::Tcg && vm.append.is_empty()
+    let repeats = vm.clock == Clock::Real || vm.cpus == 1;
+    accel == Accel::Tcg && vm.append.is_empty() && repeats
 }
 
 /// What a guest has when it is saved.
@@ -189,7 +191,7 @@ mod tests {
 
     fn machine() -> Vm {
         let kernel = Kernel::fetch("7", &mut |message| println!("{message}")).unwrap();
-        Vm { clock: Clock::Instructions, ..Vm::new(kernel, 2) }
+        Vm { clock: Clock::Instructions, ..Vm::new(kernel, 1) }
     }
 
     fn run(vm: &Vm, store: &Path, command: &str, lines: &mut Vec<String>) -> Outcome {

@@ -39,12 +39,13 @@ match = { vm = "qemu:web" }
 /// What starts the daemon.
 const UNIT: &str = include_str!("../../../../packaging/rota.service");
 
-/// The capabilities that the unit leaves to the daemon, as the script's `setpriv` takes them.
+/// The capabilities that the unit leaves to the daemon, as the script's `setpriv` takes them; and one for the port that
+/// systemd opens for it.
 fn capabilities() -> String {
     let lines = UNIT.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));
     let names = lines.flat_map(|line| line.split(' ')).filter_map(|name| name.strip_prefix("CAP_"));
     let set: Vec<String> = names.map(|name| format!("+{}", name.to_lowercase())).collect();
-    format!("-all,{}", set.join(","))
+    format!("-all,{},+net_bind_service", set.join(","))
 }
 
 /// How long it goes on in seconds, with how many cgroups and threads: or as the environment has it, as in

@@ -8,7 +8,7 @@ works() {
     name=$1
     shift
     read -r now rest </proc/uptime
-    start=${now%.*}${now#*.}0000000
+    start=$(echo $now | sed "s/[.]//; s/^0*//")0000000
     from=$((start + 100000000)) to=$((start + 700000000))
     rota-taken /lab/timetable --start-ns $start --end-ns $to >/results/taken-$name &
     "$@" --start-ns $from --end-ns $to >/results/$name.json

@@ -6,7 +6,7 @@
 # spins NAME CGROUP KIND THREADS: for a fifth of a second, while all other tenants sleep.
 spins() {
     read -r now rest </proc/uptime
-    start=${now%.*}${now#*.}0000000
+    start=$(echo $now | sed "s/[.]//; s/^0*//")0000000
     (inside $2 rota-spin $3 --threads $4 --outside 400000 --inside 50000 \
         --start-ns $((start + 50000000)) --end-ns $((start + 250000000))) >/results/$1.json
 }
