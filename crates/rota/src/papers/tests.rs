@@ -34,7 +34,7 @@ fn names_are_unique_and_nothing_is_left_blank() {
 /// at best; where each CPU has another VM, slots that come together do. Neither costs anything without interference.
 #[test]
 fn guests_are_helped_by_their_timetable_and_by_slots_that_come_together() {
-    let tables = tables("000-fig4.5", 8);
+    let tables = tables("000-fig4.5", 4);
     let [blocking, spinning] = &tables[..2] else { panic!("work of programs that block, and that spin") };
     let ours = |table: &Table, setting: &str, policy: &str| {
         let is_it = |row: &&Row| row.setting == setting && row.policy == policy;
@@ -43,7 +43,7 @@ fn guests_are_helped_by_their_timetable_and_by_slots_that_come_together() {
     for program in ["barrier", "lock, in turn"] {
         let at = |policy| ours(spinning, &format!("{program}, 4 VMs"), policy);
         assert!(at("together") > 0.9 && at("both") > 0.9, "{spinning:?}");
-        assert!(at("together") > 1.5 * at("CFS") && at("together") > 0.9 * at("Rota"), "{spinning:?}");
+        assert!(at("together") > 1.5 * at("Rota").max(at("CFS")), "{spinning:?}");
     }
     for (table, setting, published) in
         [(blocking, "x264, 1 VM", 1.42), (spinning, "npb.cg, 1 VM", 1.43), (spinning, "npb.ua, 2 VMs", 1.43)]

@@ -39,8 +39,8 @@ fn leaves(kernel: &'static str) {
         println!("{program}: {without} rounds without, {with} with");
         assert!(without > 0 && with * 100 >= without * least, "{program}: {without} {with}");
     }
-    // How often is left open: short turns may be enough. That it is seen is held by crates/rota-twin/tests/it/guest.
-    println!("gave way as they waited busily {spins} times");
+    // How often is left open: short turns may be enough.
+    assert!(spins > 0, "no thread was seen to wait busily");
     assert!(left >= 80 && left >= 9 * caught, "left {left}, caught {caught}");
     let said = results.text("guest.log");
     let told = [
