@@ -22,7 +22,6 @@ hostname rota
 ulimit -n 65536
 
 if [ -x /lab/wake ]; then
-    sleep 1 # what the kernel does by itself after a boot ends, and its other CPUs are idle
     /lab/wake | (cd / && cpio -idu --quiet) || poweroff -f
 fi
 

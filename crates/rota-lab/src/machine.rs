@@ -4,12 +4,12 @@ use crate::accel::Accel;
 use crate::folder::RunFolder;
 use crate::resync;
 use crate::scenario::result::Clock;
-use crate::snapshot;
 use crate::vm::Vm;
 use anyhow::{Result, ensure};
 
-/// How long all CPUs together have, in microseconds of the guest's, where they take turns.
-const TURNS_US: u32 = 200;
+/// How long all CPUs together have, in microseconds of the guest's, where they take turns. It divides no period of a
+/// table, so that slots do not all begin in the same part of a turn, which may be a part in which their CPU stands still.
+const TURNS_US: u32 = 97;
 
 /// What the emulated processor leaves out. Random numbers would differ from run to run, and `monitor` is emulated as a
 /// busy loop. The last five say that string instructions are fast: a kernel then copies memory by them, which an
@@ -31,7 +31,7 @@ const COMMAND_LINE: &[&str] = &[
 ];
 
 /// What a machine has that is to be saved, and one that was: what a guest stops it with. A restored one runs at once.
-const SAVED: [&str; 4] = ["-device", "pvpanic", "-global", "migration.store-global-state=off"];
+const SAVED: [&str; 4] = ["-device", "ib700", "-global", "migration.store-global-state=off"];
 
 /// What a guest starts from. Files are in the run's folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Vm {
         match start {
             Start::Boot => {}
             Start::Save => {
-                option("-action", "panic=pause".to_owned());
+                option("-action", "watchdog=pause".to_owned());
                 option("-qmp", "stdio".to_owned());
             }
             Start::Restore => {
@@ -101,10 +101,8 @@ impl Vm {
                 self.short_turns().into_iter().for_each(|(name, value)| option(name, value));
             }
         }
-        // Its driver measures what an HPET does, which takes an emulator most of a second, and nothing uses one. With
-        // one the CPUs that take turns have their timers at other times: without, turns fall into their interrupts.
-        let hpet = if snapshot::serves(self, accel) { "off" } else { "on" };
-        option("-M", format!("q35,hpet={hpet}"));
+        // Its driver measures what an HPET does, which takes an emulator most of a second, and nothing uses one.
+        option("-M", "q35,hpet=off".to_owned());
         option("-cpu", self.processor(accel));
         option("-smp", self.cpus.to_string());
         option("-m", format!("{}M", self.memory_mib));

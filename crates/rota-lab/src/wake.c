@@ -2,10 +2,10 @@
 /*
  * Runs in a guest that is to be saved: stops the machine, and writes out the files that whoever restores it brings.
  *
- * Both go through ports of QEMU's. What is written to the one of its device pvpanic stops the machine before the next
- * instruction. The files are an item of its firmware configuration device (docs/specs/fw_cfg.rst in its sources), which
- * copies into the guest's memory while the instruction that asks for it is executed. So counted instructions are the
- * same in each run.
+ * The machine is stopped by its watchdog while the guest sleeps. QEMU then does all of it in one thread: were it the
+ * guest's doing, counted time would sometimes jump to the next timer before all has stopped. The files are an item of
+ * QEMU's firmware configuration device (docs/specs/fw_cfg.rst in its sources), which copies into the guest's memory
+ * while the instruction that asks for it is executed. So counted instructions are the same in each run.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -15,10 +15,15 @@
 #include <string.h>
 #include <sys/io.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-#define PANIC_PORT 0x505
-#define PANICKED   1
+/* QEMU's device ib700. What is written is the time, counted down from 30 s, in steps of 2 s. */
+#define WATCHDOG_PORT 0x443
+#define TWO_SECONDS   14
+/* A little longer, and so much again if the machine, in real time, is not stopped yet. */
+#define SLEEP_MS 2010
+#define AGAIN_MS 10
 
 #define DMA_PORT   0x514
 #define DMA_ERROR  1
@@ -87,7 +92,7 @@ static void copy(uint32_t control, uint32_t length)
 	}
 }
 
-/* Selects FILES, and returns its size. */
+/* Selects FILES, and returns its size; 0 if there are none yet. */
 static uint32_t open_files(void)
 {
 	struct item item;
@@ -103,8 +108,14 @@ static uint32_t open_files(void)
 			return be32toh(item.size);
 		}
 	}
-	fprintf(stderr, "wake: the host brings no files\n");
-	exit(1);
+	return 0;
+}
+
+static void sleep_ms(long ms)
+{
+	struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+
+	nanosleep(&time, NULL);
 }
 
 int main(void)
@@ -115,9 +126,12 @@ int main(void)
 		fail("wake: no right to ports");
 	request = page(&request_address);
 	data = page(&data_address);
-	outb(PANICKED, PANIC_PORT);
+	outb(TWO_SECONDS, WATCHDOG_PORT);
+	sleep_ms(SLEEP_MS);
+	while ((left = open_files()) == 0)
+		sleep_ms(AGAIN_MS);
 
-	for (left = open_files(); left > 0;) {
+	while (left > 0) {
 		uint32_t length = left < PAGE ? left : PAGE;
 
 		copy(0, length);
