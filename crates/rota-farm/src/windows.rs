@@ -20,7 +20,8 @@ struct Had {
     /// What it has had of the window.
     had_ns: u64,
     /// So much of that perhaps is of no budget: threads had it that were another tenant's as they were chosen, or that
-    /// may not run on every CPU and are served as background.
+    /// may not run on every CPU and are served as background; or it was had before a table or a tenant changed, or was
+    /// perhaps taken by the hypervisor.
     unsure_ns: u64,
     /// It would run, without a pause since `line_from_ns` or the window's start.
     wants: bool,
@@ -59,7 +60,9 @@ impl Had {
 impl Windows {
     /// What was seen up to now says nothing of the windows that are in force.
     pub fn forget(&mut self) {
-        self.cpus.iter_mut().flat_map(|(_, hads)| hads).for_each(|had| had.is_clean = false);
+        for had in self.cpus.iter_mut().flat_map(|(_, hads)| hads) {
+            (had.is_clean, had.unsure_ns) = (false, had.had_ns);
+        }
     }
 
     /// Judges the windows that are over, and begins others. Returns until when none ends, how many were over, and what
@@ -140,7 +143,7 @@ impl Windows {
             }
             let own_ns = if within.is_some_and(|(owner, _)| owner == *number) { ns } else { 0 };
             had.had_ns += own_ns;
-            had.unsure_ns += if is_unsure { own_ns } else { 0 };
+            had.unsure_ns += if is_unsure || excused { own_ns } else { 0 };
         }
     }
 

@@ -237,7 +237,7 @@ static __always_inline u64 vcpu_waits_from(const struct window *w, const struct 
 		from = min_time(from, service->waits_from);
 	if (from > w->rested && from != ROTA_NEVER)
 		return from;
-	return w->seen > w->rested || !w->rested ? 0 : now;
+	return w->seen >= w->rested || !w->rested ? 0 : now;
 }
 
 /* Whether a vCPU that wakes may go before the present one: more of its budget is left, or its window ends sooner. */

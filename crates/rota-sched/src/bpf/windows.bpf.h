@@ -426,6 +426,15 @@ __noinline bool serve_rest(struct run *r __arg_nonnull)
 	return true;
 }
 
+/* None of what waits for a vCPU may run here: it claims nothing for that time. */
+static __always_inline void has_no_use(struct cpu_ctx *c, u32 local, u64 now)
+{
+	struct window *w = window_of(c, local);
+
+	w->rested = now;
+	w->seen = 0;
+}
+
 /* One turn of a vCPU. What waits for it may be bound to other CPUs: then the next one is asked. */
 __noinline bool serve_windows(struct run *r __arg_nonnull)
 {
@@ -446,6 +455,7 @@ __noinline bool serve_windows(struct run *r __arg_nonnull)
 		if (serve_window(r, c, local))
 			return true;
 		tried |= 1U << local;
+		has_no_use(c, local, r->now);
 	}
 	enter_window(c, r->cpu, ROTA_NONE, r->now);
 	return false;
