@@ -16,6 +16,7 @@ pub mod probe;
 mod process;
 pub mod realtime;
 mod run;
+mod scheduler;
 pub mod spin;
 pub mod taken;
 mod tenant;

@@ -128,7 +128,8 @@ impl Process {
         }
     }
 
-    fn log_tail(&self) -> String {
+    /// The end of its log.
+    pub fn log_tail(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();

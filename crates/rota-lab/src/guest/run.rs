@@ -14,6 +14,7 @@ use super::control::{self, Alarms};
 use super::observer::Observer;
 use super::process::Process;
 use super::realtime;
+use super::scheduler::Scheduler;
 use super::tenant::{Reading, Tenants};
 use crate::scenario::result::{Clock, PolicyResult, TenantResult};
 use crate::scenario::{Policy, Program, Scenario};
@@ -25,8 +26,6 @@ const PRIORITY: i32 = 20;
 const HASTE_NS: u64 = 300_000_000;
 /// How long a server, or Rota, may take to get ready, and anything to end.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Whether a scheduler of sched_ext's has the CPUs.
-const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
 /// Where Rota's configuration is put.
 const CONFIG: &str = "/tmp/rota.toml";
 
@@ -91,7 +90,7 @@ impl Run<'_> {
         let mut control = control::alone(&cpus, scenario.control)?;
         let observer = Observer::attach(&tenants.observed()?)?;
         self.write_files()?;
-        let mut daemon = self.start_scheduler()?;
+        let mut scheduler = self.start_scheduler()?;
         let mut programs = self.start_programs(&tenants)?;
         let window = Window::after(scenario.warm_up, scenario.window);
         observer.set_window(window)?;
@@ -99,8 +98,7 @@ impl Run<'_> {
         let alarms = (scenario.control > 0).then(|| Alarms::set(&cpus, window));
         let mut reporters = self.start_reporters(&tenants, window)?;
 
-        let [start, end] =
-            self.measure(&tenants, window, programs.iter_mut().chain(&mut daemon).collect())?;
+        let [start, end] = self.measure(&tenants, window, &mut programs, scheduler.as_mut())?;
         let status = if policy == Policy::Rota { Some(self.status()?) } else { None };
         for (_, reporter) in &mut reporters {
             reporter.wait(LIMIT)?;
@@ -114,8 +112,8 @@ impl Run<'_> {
             self.add_report(*index, &mut results)?;
         }
         drop(tenants);
-        if let Some(daemon) = &mut daemon {
-            daemon.stop(LIMIT)?;
+        if let Some(scheduler) = &mut scheduler {
+            scheduler.stop(LIMIT)?;
         }
         Ok(PolicyResult {
             scenario: scenario.name.clone(),
@@ -138,9 +136,13 @@ impl Run<'_> {
         &self,
         tenants: &Tenants,
         window: Window,
-        mut running: Vec<&mut Process>,
+        programs: &mut [Process],
+        mut scheduler: Option<&mut Scheduler>,
     ) -> Result<[Reading; 2]> {
-        let mut expect_running = || running.iter_mut().try_for_each(|process| process.expect_running());
+        let mut expect_running = || {
+            programs.iter_mut().try_for_each(Process::expect_running)?;
+            scheduler.as_mut().map_or(Ok(()), |scheduler| scheduler.expect_running())
+        };
         self.say(&format!("warm-up, {:.1} s", seconds(self.scenario.warm_up)));
         clock::sleep_until(window.start_ns.saturating_sub(HASTE_NS));
         expect_running()?;
@@ -167,15 +169,12 @@ impl Run<'_> {
     }
 
     /// Starts the scheduler, if it is not the kernel's own, and waits until it has the CPUs.
-    fn start_scheduler(&self) -> Result<Option<Process>> {
+    fn start_scheduler(&self) -> Result<Option<Scheduler>> {
         let policy = self.options.policy;
         if let Some(program) = policy.program() {
             self.say(&format!("starting {program}"));
             let log = self.logs.join("scheduler.log");
-            let mut scheduler = Process::start(&[program], None, &log, None)?;
-            let is_on = || fs::read_to_string(SCHED_EXT).is_ok_and(|state| state.trim() == "enabled");
-            scheduler.wait_until_ready(LIMIT, is_on)?;
-            return Ok(Some(scheduler));
+            return Scheduler::start(&[program], &log, LIMIT, || true).map(Some);
         }
         if policy != Policy::Rota {
             return Ok(None);
@@ -184,9 +183,8 @@ impl Run<'_> {
         fs::write(CONFIG, &self.scenario.config).with_context(|| format!("cannot write {CONFIG}"))?;
         let log = self.logs.join("rota-up.log");
         let command = [&self.options.rota, "up", "-c", CONFIG].map(String::from);
-        let mut daemon = Process::start(&command, None, &log, Some(&log))?;
-        daemon.wait_until_ready(LIMIT, || fs::read_to_string(&log).is_ok_and(|log| says_ready(&log)))?;
-        Ok(Some(daemon))
+        let is_ready = || fs::read_to_string(&log).is_ok_and(|log| says_ready(&log));
+        Scheduler::start(&command, &log, LIMIT, is_ready).map(Some)
     }
 
     fn status(&self) -> Result<serde_json::Value> {
