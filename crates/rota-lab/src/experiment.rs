@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::scenario::Scenario;
+use crate::image::installed_scheduler;
 use crate::scenario::result::PolicyResult;
+use crate::scenario::{Policy, Scenario};
 use crate::{Clock, Image, Kernel, Vm};
 
 /// What runs in every guest, beside the scenario's own programs: built with the command line.
@@ -122,6 +123,20 @@ impl Experiment {
 fn read_result(results: &BTreeMap<String, Vec<u8>>, name: &str) -> Result<PolicyResult> {
     let bytes = results.get(name).with_context(|| format!("the guest left no {name}"))?;
     serde_json::from_slice(bytes).with_context(|| format!("reading {name}"))
+}
+
+/// Looks for the schedulers of `policies` that are neither the kernel nor Rota, before anything long begins.
+///
+/// # Errors
+///
+/// The first that is not on PATH, and how it gets there.
+pub fn check_schedulers(policies: &[Policy]) -> Result<()> {
+    for policy in policies {
+        if let Some(program) = policy.program() {
+            installed_scheduler(&program).with_context(|| format!("the policy {policy}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// The folder of the program that runs now: where a build puts the others too.

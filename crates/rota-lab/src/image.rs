@@ -137,9 +137,7 @@ impl Image {
     /// Adds the scheduler `name`, wherever on the host's PATH it is, in the guest's `/usr/bin` and without its debug
     /// information.
     pub fn scheduler(&mut self, name: &str) -> Result<()> {
-        let found = on_path(name)
-            .with_context(|| format!("no program {name} on PATH; install it, or leave it out"))?;
-        self.own_program(&found, &format!("/usr/bin/{name}"))
+        self.own_program(&installed_scheduler(name)?, &format!("/usr/bin/{name}"))
     }
 
     /// Has the guest load a kernel module, and before it those it depends on.
@@ -214,6 +212,16 @@ impl Image {
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Where on this process's PATH the scheduler `name` is.
+pub(crate) fn installed_scheduler(name: &str) -> Result<PathBuf> {
+    on_path(name).with_context(|| {
+        format!(
+            "no program {name} on PATH: install it (`cargo install --locked {name}`, then ~/.cargo/bin in PATH), or \
+             leave it out"
+        )
+    })
 }
 
 /// Writes one archive member. The header needs the size first, so the content is read whole.

@@ -60,6 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !arguments.policies.is_empty() {
         scenario.policies.clone_from(&arguments.policies);
     }
+    experiment::check_schedulers(&scenario.policies).map_err(Failure::Usage)?;
     let results = arguments.guest.run(&scenario, Clock::Real)?;
     if let Some(path) = &arguments.html {
         write_html(path, &scenario, &results)?;

@@ -4,6 +4,7 @@
 
 mod doctor;
 mod fit;
+mod lab;
 mod load;
 mod top;
 
