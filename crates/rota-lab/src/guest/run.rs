@@ -174,7 +174,9 @@ impl Run<'_> {
         if let Some(program) = policy.program() {
             self.say(&format!("starting {program}"));
             let log = self.logs.join("scheduler.log");
-            return Scheduler::start(&[program], &log, LIMIT, || true).map(Some);
+            let arguments = self.scenario.scheduler_arguments.get(&policy).into_iter().flatten().cloned();
+            let command: Vec<String> = std::iter::once(program).chain(arguments).collect();
+            return Scheduler::start(&command, &log, LIMIT, || true).map(Some);
         }
         if policy != Policy::Rota {
             return Ok(None);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use rota_model::config::{self, Source};
 use rota_model::{CpuSet, Match, Model, Tenant, Topology};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -38,6 +38,9 @@ pub struct Scenario {
     pub quota_period: u64,
     /// What is compared, in this order.
     pub policies: Vec<Policy>,
+    /// What another scheduler than Rota is started with, if it is compared. None by default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scheduler_arguments: BTreeMap<Policy, Vec<String>>,
     /// The tenants: the text of a `rota.toml`, each of whose tenants has a `match` by cgroup.
     #[serde(default)]
     pub config: String,
@@ -138,6 +141,11 @@ impl Scenario {
             "quota_period must be 1ms to 1s: the kernel takes no other"
         );
         ensure!(!self.policies.is_empty(), "policies is empty; name some of weight, max, rota, scx:NAME");
+        if let Some(policy) = self.scheduler_arguments.keys().find(|policy| policy.program().is_none()) {
+            bail!(
+                "scheduler_arguments are for {policy}, which takes none; name a policy such as scx:layered"
+            );
+        }
         let model = self.model()?;
         let tenants: Vec<&Tenant> = observed(&model).collect();
         for tenant in &tenants {

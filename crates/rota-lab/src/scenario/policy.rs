@@ -8,7 +8,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 /// What shares the CPUs out between the tenants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Policy {
     /// The kernel's own scheduler with `cpu.weight`: equal for all reserved tenants, the least for background ones.
     Weight,

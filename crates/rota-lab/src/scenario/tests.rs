@@ -114,3 +114,23 @@ fn the_shipped_scenarios_make_sense() {
     }
     assert!(count > 0);
 }
+
+#[test]
+fn a_scheduler_has_its_arguments_and_the_others_take_none() {
+    let with = |policy: &str| {
+        let arguments = format!("\n[scheduler_arguments]\n\"{policy}\" = [\"--run-example\"]\n");
+        SCENARIO.to_owned() + &arguments
+    };
+    let scenario = load(&with("scx:layered"), CONFIG).unwrap();
+    let layered: Policy = "scx:layered".parse().unwrap();
+    assert_eq!(scenario.scheduler_arguments[&layered], ["--run-example"]);
+    // The guest reads what was written.
+    assert_eq!(load(&scenario.to_toml().unwrap(), CONFIG).unwrap(), scenario);
+    for policy in ["rota", "weight", "max"] {
+        let error = refused(&with(policy), CONFIG);
+        assert!(
+            error.contains(&format!("scheduler_arguments are for {policy}, which takes none")),
+            "{error}"
+        );
+    }
+}
