@@ -8,7 +8,7 @@ use crate::vm::Vm;
 use anyhow::{Result, ensure};
 
 /// How long all CPUs together have, in microseconds of the guest's, where they take turns. It divides no period of a
-/// table, so that slots do not all begin in the same part of a turn, which may be a part in which their CPU stands still.
+/// table: else all slots of a tenant may begin in a part of a turn in which their CPU stands still.
 const TURNS_US: u32 = 97;
 
 /// What the emulated processor leaves out. Random numbers would differ from run to run, and `monitor` is emulated as a
