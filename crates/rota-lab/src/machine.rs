@@ -7,9 +7,9 @@ use crate::scenario::result::Clock;
 use crate::vm::Vm;
 use anyhow::{Result, ensure};
 
-/// How long all CPUs together have, in microseconds of the guest's, where they take turns. It divides no period of a
-/// table: else all slots of a tenant may begin in a part of a turn in which their CPU stands still.
-const TURNS_US: u32 = 97;
+/// How long a CPU has at a time, in nanoseconds of the guest's, where CPUs take turns. A turn of each divides no period
+/// of a table: else all slots of a tenant may begin in a part in which their CPU stands still.
+const TURN_NS: u32 = 48_500;
 
 /// What the emulated processor leaves out. Random numbers would differ from run to run, and `monitor` is emulated as a
 /// busy loop. The last five say that string instructions are fast: a kernel then copies memory by them, which an
@@ -118,12 +118,13 @@ impl Vm {
     ///
     /// QEMU divides the time up to the next timer of any of them (`icount_percpu_budget`), which may be a tick of 4 ms:
     /// what a CPU sends to another one, and its own late timer, then wait for the end of the other one's turn. Packets
-    /// of a network without members are released each [`TURNS_US`], in the guest's time.
+    /// of a network without members are released as often as all have had [`TURN_NS`], in the guest's time.
     fn short_turns(&self) -> Vec<(&'static str, String)> {
         if self.cpus == 1 {
             return vec![];
         }
-        let timer = format!("filter-buffer,id=turn,netdev=turns,queue=rx,interval={TURNS_US}");
+        let turns_us = self.cpus * TURN_NS / 1000;
+        let timer = format!("filter-buffer,id=turn,netdev=turns,queue=rx,interval={turns_us}");
         vec![("-netdev", "hubport,id=turns,hubid=0".to_owned()), ("-object", timer)]
     }
 
