@@ -4,6 +4,7 @@ use crate::accel::Accel;
 use crate::folder::RunFolder;
 use crate::resync;
 use crate::scenario::result::Clock;
+use crate::snapshot;
 use crate::vm::Vm;
 use anyhow::{Result, ensure};
 
@@ -101,8 +102,10 @@ impl Vm {
                 self.short_turns().into_iter().for_each(|(name, value)| option(name, value));
             }
         }
-        // Its driver measures what an HPET does, which takes an emulator most of a second, and nothing uses one.
-        option("-M", "q35,hpet=off".to_owned());
+        // Its driver measures what an HPET does, which takes an emulator most of a second, and nothing uses one. With
+        // one the CPUs that take turns have their timers at other times: without, turns fall into their interrupts.
+        let hpet = if snapshot::serves(self, accel) { "off" } else { "on" };
+        option("-M", format!("q35,hpet={hpet}"));
         option("-cpu", self.processor(accel));
         option("-smp", self.cpus.to_string());
         option("-m", format!("{}M", self.memory_mib));

@@ -37,9 +37,11 @@ const KEPT: usize = 24;
 const LEVEL: i32 = 1;
 
 /// Whether guests on such a machine are restored: not where the kernel is told more words, for a test may be about the
-/// boot then, and not under KVM, which boots in a second.
+/// boot then, and not under KVM, which boots in a second. Several CPUs that count instructions boot, too: restored, some
+/// runs take their turns otherwise than the others.
 pub fn serves(vm: &Vm, accel: Accel) -> bool {
-    accel == Accel::Tcg && vm.append.is_empty()
+    let repeats = vm.clock == Clock::Real || vm.cpus == 1;
+    accel == Accel::Tcg && vm.append.is_empty() && repeats
 }
 
 /// What a guest has when it is saved.
@@ -187,9 +189,9 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(240);
 
-    fn machine(cpus: u32) -> Vm {
+    fn machine() -> Vm {
         let kernel = Kernel::fetch("7", &mut |message| println!("{message}")).unwrap();
-        Vm { clock: Clock::Instructions, ..Vm::new(kernel, cpus) }
+        Vm { clock: Clock::Instructions, ..Vm::new(kernel, 1) }
     }
 
     fn run(vm: &Vm, store: &Path, command: &str, lines: &mut Vec<String>) -> Outcome {
@@ -210,7 +212,7 @@ mod tests {
     #[test]
     #[ignore = "boots a kernel"]
     fn a_guest_is_the_same_from_a_snapshot_that_is_made_anew() {
-        let (vm, stores) = (machine(2), [(); 2].map(|()| tempfile::tempdir().unwrap()));
+        let (vm, stores) = (machine(), [(); 2].map(|()| tempfile::tempdir().unwrap()));
         let command = "cat /proc/interrupts /proc/uptime /proc/schedstat /proc/stat /proc/meminfo";
         let [first, second] = stores.each_ref().map(|store| run(&vm, store.path(), command, &mut vec![]));
         assert_eq!(first.console, second.console);
@@ -222,7 +224,7 @@ mod tests {
     #[test]
     #[ignore = "boots a kernel"]
     fn a_guest_boots_and_says_so_if_its_snapshot_is_broken() {
-        let (vm, store) = (machine(1), tempfile::tempdir().unwrap());
+        let (vm, store) = (machine(), tempfile::tempdir().unwrap());
         let name = format!("{:016x}", key(&vm, Accel::Tcg, &base(&vm.kernel).unwrap()).unwrap());
         let told =
             |lines: &[String]| lines.iter().any(|line| line.starts_with("lab: the guest boots, because"));
