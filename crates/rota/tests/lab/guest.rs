@@ -39,6 +39,7 @@ pub struct Guest {
     modules: Vec<&'static str>,
     nested: bool,
     files: Vec<(&'static str, String)>,
+    built: Vec<(&'static str, PathBuf)>,
 }
 
 impl Guest {
@@ -55,6 +56,7 @@ impl Guest {
             modules: vec![],
             nested: false,
             files: vec![],
+            built: vec![],
         }
     }
 
@@ -88,6 +90,12 @@ impl Guest {
         self
     }
 
+    /// With a program that a test has built, by that name.
+    pub fn built(mut self, name: &'static str, program: PathBuf) -> Guest {
+        self.built.push((name, program));
+        self
+    }
+
     /// With a module of the kernel's.
     pub fn module(mut self, name: &'static str) -> Guest {
         self.modules.push(name);
@@ -116,6 +124,9 @@ impl Guest {
         }
         for name in &self.programs {
             image.program_on_path(name).unwrap();
+        }
+        for (name, program) in &self.built {
+            image.program(program, &format!("/usr/bin/{name}")).unwrap();
         }
         for name in &self.modules {
             image.module(name).unwrap();

@@ -21,6 +21,7 @@ mod monitor;
 mod operator;
 mod outlive;
 mod profile;
+mod programs;
 mod promises;
 mod replay;
 mod saturation;
