@@ -3,12 +3,12 @@
 # same time what the kernel itself counts of each of their threads, and what they get done.
 . /lab/lib.sh
 
-# parallel SHAPE: for two seconds, in which the profile is made.
+# parallel SHAPE NAME: until the profile has been made; what it has done from about its begin on is told.
 parallel() {
     read -r now rest </proc/uptime
     now=$(echo $now | sed "s/[.]//; s/^0*//")0000000
-    inside program rota-parallel $1 --threads 2 --compute-ns 250000 --start-ns $((now + 300000000)) \
-        --end-ns $((now + 2300000000)) >/results/$2.json
+    inside program rota-parallel $1 --threads 2 --compute-ns 250000 --start-ns $((now + 900000000)) \
+        --end-ns $((now + 4200000000)) >/results/$2.json
 }
 
 # start PROGRAM NAME: in the tenant. What a compressor reads cannot be compressed, so that it has work.
@@ -51,11 +51,11 @@ counts() {
 measured() {
     start $1 $1-$2
     usleep 500000
-    rota profile program --for 1s --json >/results/$1-$2.profile &
+    rota profile program --for 3s --json >/results/$1-$2.profile &
     PROFILE=$!
-    usleep 300000
+    usleep 400000
     counts >/results/$1-$2.before
-    usleep 600000
+    usleep 2400000
     counts >/results/$1-$2.after
     wait $PROFILE
     case $1 in
