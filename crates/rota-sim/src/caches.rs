@@ -25,6 +25,16 @@ pub struct Memory {
     pub overlap: u32,
 }
 
+impl Memory {
+    /// What a microsecond of computing takes that finds all in the private cache, in ns, if nobody disturbs it: the
+    /// private cache and the shared one have as much of the working set as they can hold, and no channel is busy.
+    pub fn undisturbed_ns_per_us(self) -> u64 {
+        let working_set = lines(self.working_set_kib.into());
+        let held = |kib| lines(kib).min(working_set);
+        Pace::of(self, working_set, held(PRIVATE_KIB), held(SHARED_KIB), 0).ns_per_us
+    }
+}
+
 /// What a processor's counters say of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
@@ -191,6 +201,20 @@ struct Pace {
     shared: u64,
 }
 
+impl Pace {
+    /// Of a thread that has so much of its working set in the private cache and in the shared one, which has the
+    /// other's too. A line from memory waits `wait_ns` for a channel.
+    fn of(memory: Memory, working_set: u64, private: u64, shared: u64, wait_ns: u64) -> Pace {
+        let (absent, beyond) = (working_set - shared, working_set - private);
+        let part = |of: u64, whole: u64| (of * CERTAIN).checked_div(whole).unwrap_or(0);
+        let (private, shared) = (part(beyond, working_set), part(absent, beyond));
+        let beyond_ns = MEMORY_NS - SHARED_NS + wait_ns;
+        let miss_parts = SHARED_NS * CERTAIN + beyond_ns * shared;
+        let wait_parts = u64::from(memory.references_per_us) * ((private * miss_parts) >> 16);
+        Pace { ns_per_us: 1000 + (wait_parts >> 16) / u64::from(memory.overlap.max(1)), private, shared }
+    }
+}
+
 /// The caches of a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Caches {
@@ -270,13 +294,8 @@ impl Caches {
         // The shared cache has all that private ones have: a reference that missed there may be to any other line.
         let shared = self.shared[domain].has(thread);
         let private = self.private[core].has(thread).min(shared);
-        let (absent, beyond) = (working_set - shared, working_set - private);
-        let part = |of: u64, whole: u64| (of * CERTAIN).checked_div(whole).unwrap_or(0);
-        let (private, shared) = (part(beyond, working_set), part(absent, beyond));
-        let beyond_ns = MEMORY_NS - SHARED_NS + self.channels[domain].wait_ns(now_ns);
-        let miss_parts = SHARED_NS * CERTAIN + beyond_ns * shared;
-        let wait_parts = u64::from(memory.references_per_us) * ((private * miss_parts) >> 16);
-        Pace { ns_per_us: 1000 + (wait_parts >> 16) / u64::from(memory.overlap.max(1)), private, shared }
+        let wait_ns = self.channels[domain].wait_ns(now_ns);
+        Pace::of(memory, working_set, private, shared, wait_ns)
     }
 
     /// What `ns` of computing take at the pace of now, or [`QUANTUM_NS`] if that is less.
@@ -326,6 +345,19 @@ mod tests {
         (0..4_000).for_each(|round| cache.fill(u32::from(round % 4 == 0), 16 << FRACTION, large));
         let part = cache.has(1) * 100 / cache.size;
         assert!((24..=26).contains(&part), "a quarter of what comes in is its own: {part} %");
+    }
+
+    #[test]
+    fn undisturbed_a_thread_waits_for_what_its_caches_cannot_hold() {
+        let of = |working_set_kib, overlap| {
+            Memory { working_set_kib, references_per_us: 10, overlap }.undisturbed_ns_per_us()
+        };
+        assert_eq!(of(PRIVATE_KIB as u32, 1), 1_000, "all is in the private cache");
+        // Half of the references go to the shared cache; of a set of twice its size, half of all go to memory.
+        assert_eq!(of(2 * PRIVATE_KIB as u32, 1), 1_000 + 10 * SHARED_NS / 2);
+        let [one, two] = [1, 2].map(|overlap| of(2 * SHARED_KIB as u32, overlap) - 1_000);
+        let expected = 10 * SHARED_NS * 159 / 160 + 10 * (MEMORY_NS - SHARED_NS) / 2;
+        assert!(one.abs_diff(expected) <= 5 && one.abs_diff(2 * two) <= 1, "{one} {two}, not {expected}");
     }
 
     #[test]
