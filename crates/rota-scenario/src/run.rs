@@ -44,6 +44,8 @@ pub struct Outcome {
     pub received_ns: u64,
     /// How often a CPU decided what it runs, while it was measured.
     pub decisions: u64,
+    /// How many vCPUs changed places for their caches, while it was measured.
+    pub moved: u64,
     /// How many events the simulator went through, warm-up included.
     pub events: u64,
     /// Of all that was observed, warm-up included: the same if and only if it went the same way.
@@ -121,8 +123,9 @@ pub struct Session<'s> {
     pub(super) names: Vec<String>,
     /// What can be told when its vCPUs have their slots.
     guests: BTreeMap<TenantId, Guest>,
-    /// Decisions before the measurement.
+    /// Decisions before the measurement, and vCPUs moved.
     decisions: u64,
+    moved: u64,
     /// Each tenant's threads, and what counters said of them before the measurement.
     pub(super) threads: Vec<Counted>,
 }
@@ -185,7 +188,7 @@ impl Scenario {
             lags.begin(&run.machine);
         }
         counted.iter_mut().for_each(|(_, tasks, before)| *before = counters(&run, tasks));
-        let decisions = run.decisions();
+        let (decisions, moved) = (run.decisions(), run.policy.moved(&run.machine));
         let session = Session {
             scenario: self,
             policy: policy.name,
@@ -194,6 +197,7 @@ impl Scenario {
             names,
             guests,
             decisions,
+            moved,
             threads: counted,
         };
         session.publish();
@@ -367,7 +371,7 @@ impl Session<'_> {
     }
 
     fn outcome(self, readings: &[Vec<Service>], mut lags: BTreeMap<String, Deviation>) -> Outcome {
-        let Session { scenario, mut run, tenants, names, decisions, threads, .. } = self;
+        let Session { scenario, mut run, tenants, names, decisions, moved, threads, .. } = self;
         let caches = |name: &str, run: &Run| {
             let (_, tasks, before) = threads.iter().find(|(tenant, ..)| tenant == name)?;
             let (before, now) = (before.unwrap_or_default(), counters(run, tasks)?);
@@ -394,6 +398,7 @@ impl Session<'_> {
             tenants: outcomes,
             received_ns: metrics.iter().map(|unit| unit.received_ns).sum(),
             decisions: run.decisions() - decisions,
+            moved: run.policy.moved(&run.machine) - moved,
             events: run.events(),
             digest: run.observer.2.0.value(),
             insane: run.observer.1.finish(&run.machine).to_vec(),

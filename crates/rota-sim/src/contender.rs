@@ -31,6 +31,11 @@ pub trait Contender: Policy {
         false
     }
 
+    /// How many vCPUs it has had change places so far, so that their caches suffer less.
+    fn moved(&mut self, _: &Machine) -> u64 {
+        0
+    }
+
     /// Why it is no longer in charge, if it is not.
     fn failed(&self) -> Option<String> {
         None

@@ -257,6 +257,11 @@ impl Contender for Rota {
         true
     }
 
+    fn moved(&mut self, machine: &Machine) -> u64 {
+        let status = (!self.is_left()).then(|| self.status(machine));
+        status.and_then(|status| status.interference).map_or(0, |done| done.moves)
+    }
+
     fn failed(&self) -> Option<String> {
         self.exited().map(|exit| format!("the kernel has ended it: {exit}"))
     }
