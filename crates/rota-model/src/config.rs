@@ -203,22 +203,37 @@ pub fn parse_tenants_of_any(source: &Source) -> Result<Option<Vec<Tenant>>, Conf
 
 /// Each tenant of a file, and whether it means the same on every host.
 fn read_tenants(source: &Source, host: Option<&Host>) -> Result<Vec<(Tenant, bool)>, ConfigErrors> {
+    parse_keys(source, &["tenant"], |root, errors| {
+        let mut of_any = Vec::new();
+        let mut tenants = Tenants::new(host, None);
+        for table in root.tables("tenant", errors) {
+            tenants.read(&table, errors);
+            of_any.resize(tenants.len(), !tenant::depends_on_host(&table));
+        }
+        tenants.finish(errors).into_iter().zip(of_any).collect()
+    })
+}
+
+/// Reads a file that is no configuration and has the keys `keys` at its root; `read` reads them.
+///
+/// # Errors
+///
+/// Every mistake in the file, as [`parse`]; among them those that `read` has found.
+pub fn parse_keys<T>(
+    source: &Source,
+    keys: &[&str],
+    read: impl FnOnce(&Table, &mut Errors) -> T,
+) -> Result<T, ConfigErrors> {
     let file = File::new(source);
     let (root, found) = DeTable::parse_recoverable(file.text);
     let mut errors: Errors = syntax::errors(&file, &found).into_iter().collect();
-    let mut of_any = Vec::new();
     if errors.is_empty() {
         let root = root.into_inner();
         let table = Table::new(&file, "", 0, &root);
-        table.refuse_unknown(&["tenant"], &mut errors);
-        let mut tenants = Tenants::new(host, None);
-        for table in table.tables("tenant", &mut errors) {
-            tenants.read(&table, &mut errors);
-            of_any.resize(tenants.len(), !tenant::depends_on_host(&table));
-        }
-        let tenants = tenants.finish(&mut errors);
+        table.refuse_unknown(keys, &mut errors);
+        let said = read(&table, &mut errors);
         if errors.is_empty() {
-            return Ok(tenants.into_iter().zip(of_any).collect());
+            return Ok(said);
         }
     }
     Err(error::in_reading_order(errors, std::slice::from_ref(source)))

@@ -200,7 +200,12 @@ fn tenants(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option<
 }
 
 /// The tenants that a key names.
-fn named(table: &Table, key: &str, model: Option<&Model>, errors: &mut Errors) -> Option<Vec<TenantId>> {
+pub(super) fn named(
+    table: &Table,
+    key: &str,
+    model: Option<&Model>,
+    errors: &mut Errors,
+) -> Option<Vec<TenantId>> {
     table.read(key, errors, |value| {
         let name = value::text(value, "a tenant's name, e.g. \"web\"")?;
         let Some(model) = model else { return Ok(Vec::new()) };

@@ -16,8 +16,10 @@
 //! length that it had; a timer that fires at fixed times is a sleep from when the thread blocked. What interrupts take
 //! while a thread runs counts as its computing. A cgroup inside another is beside it, with its own weight and quota.
 //! Where events were lost, a thread wakes by the clock.
+//! What threads work on is in no recording; [`Scenario::remember`] reads it from a text of its own.
 
 mod load;
+mod memory;
 mod program;
 
 use std::collections::BTreeMap;
@@ -31,10 +33,11 @@ use rota_model::{
     Topology,
 };
 use rota_record::{Class as Recorded, Policy, Quota, Rank, Recording, Thread};
-use rota_sim::{Costs, CpuId, CpuMask, Limits, Machine, State, Task, TaskId};
+use rota_sim::{Costs, CpuId, CpuMask, Limits, Machine, Memory, State, Task, TaskId};
 
 use crate::{Member, Scenario, Standing};
 use load::Op;
+pub use memory::Memories;
 use program::{Replayed, Shared};
 
 /// What a replay needs beside a model.
@@ -55,6 +58,7 @@ struct Recurring {
     tenant: Option<TenantId>,
     vcpu: Option<u32>,
     standing: Standing,
+    memory: Option<Memory>,
 }
 
 /// Before the threads go on, policies settle.
@@ -93,6 +97,7 @@ pub fn scenario(recording: &Recording, cpus: Option<u32>) -> Result<Scenario> {
         tenant: thread.tenant.map(|tenant| first + tenant).or(model.system()),
         vcpu: thread.vcpu,
         standing: standing(thread, &model.host.cpus),
+        memory: None,
     });
     let limits = recording.tenants.iter().map(|tenant| {
         let max = tenant.limits.quota.map(|Quota { quota_ns, period_ns }| (quota_ns, period_ns));
@@ -116,6 +121,24 @@ pub fn scenario(recording: &Recording, cpus: Option<u32>) -> Result<Scenario> {
 }
 
 impl Load {
+    /// Has threads refer to memory. What they computed when they were recorded is taken for computing that nobody
+    /// disturbed: waits for memory are taken out of it as far as they are as long as [`Memory::undisturbed_ns_per_us`],
+    /// and come anew in the replay.
+    pub(crate) fn remember(&mut self, memories: &Memories) {
+        for thread in &mut self.threads {
+            let Some(memory) = thread.tenant.and_then(|tenant| memories.get(&tenant)) else { continue };
+            let ns_per_us = memory.undisturbed_ns_per_us();
+            let without_waits = |op: &Op| match *op {
+                Op::Compute(ns) if ns < u64::MAX => {
+                    Op::Compute((u128::from(ns) * 1_000 / u128::from(ns_per_us)).max(1) as u64)
+                }
+                op => op,
+            };
+            thread.ops = thread.ops.iter().map(without_waits).collect();
+            thread.memory = Some(*memory);
+        }
+    }
+
     /// The threads, which go on at `begins_ns`.
     pub(crate) fn members(&self, begins_ns: u64) -> Vec<Member> {
         let shared = Rc::new(Shared::new(self.threads.len()));
@@ -124,7 +147,7 @@ impl Load {
             vcpu: thread.vcpu,
             guest: None,
             working_set_kib: 0,
-            memory: None,
+            memory: thread.memory,
             standing: thread.standing.clone(),
             program: Box::new(Replayed::new(
                 number,
