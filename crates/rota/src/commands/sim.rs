@@ -1,5 +1,6 @@
 //! `rota sim`: a scenario on the simulator, under one policy after the other.
 
+mod interference;
 mod replay;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,17 @@ pub struct Arguments {
     /// Replay on so many CPUs; by default on those that were recorded
     #[arg(long, value_name = "N")]
     cpus: Option<u32>,
+    /// With a recording: what it would gain on its host to move vCPUs for their caches
+    ///
+    /// The load is replayed under Rota with each value of `interference` in `[host]`. A recording says nothing of
+    /// caches, so FILE says what threads work on; docs/INTERFERENCE.md says how to find that out.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "replay",
+        conflicts_with_all = ["policy", "report", "trace"]
+    )]
+    interference: Option<Option<PathBuf>>,
     /// A paper's figure or table again, what was published beside what comes out
     #[arg(
         long,
@@ -76,8 +88,11 @@ fn known(policy: &Entry) -> PossibleValue {
 
 /// One run to be made.
 #[derive(Clone, Copy)]
-struct Job {
-    policy: &'static Entry,
+struct Job<'s> {
+    scenario: &'s Scenario,
+    policy: &'s Entry,
+    /// What it is called while it is made.
+    name: &'s str,
     options: Options,
 }
 
@@ -85,27 +100,26 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(figure) = arguments.paper.as_deref().and_then(papers::find) {
         return paper(figure, arguments);
     }
+    if let Some(file) = &arguments.interference {
+        return interference::run(arguments, file.as_deref());
+    }
     let (path, scenario, recording) = load(arguments)?;
     let policies = policies(&arguments.policy);
     let timetable =
         if policies.iter().any(|policy| policy.name == "rota") { Some(planned(&scenario)?) } else { None };
-    let seeds: Vec<Option<u64>> = match &arguments.seed[..] {
-        [] => vec![None],
-        seeds => seeds.iter().copied().map(Some).collect(),
-    };
-    let trace = arguments.trace.is_some();
-    let jobs: Vec<Job> = policies
-        .iter()
-        .flat_map(|policy| seeds.iter().map(|seed| Job { policy, options: Options { seed: *seed, trace } }))
-        .collect();
-    let outcomes = run_all(&scenario, &jobs)?;
+    let options = options(arguments);
+    let job =
+        |policy: &'static Entry, options| Job { scenario: &scenario, policy, name: policy.name, options };
+    let jobs: Vec<Job> =
+        policies.iter().flat_map(|policy| options.iter().map(move |options| job(policy, *options))).collect();
+    let outcomes = run_all(&jobs)?;
     if let Some(path) = &arguments.trace {
         write(path, &traced(&jobs, &outcomes))?;
     }
     let by_policy: Vec<(&Entry, Vec<&Outcome>)> = policies
         .iter()
         .copied()
-        .zip(outcomes.chunks(seeds.len()).map(|same| same.iter().collect()))
+        .zip(outcomes.chunks(options.len()).map(|same| same.iter().collect()))
         .collect();
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let mut shown = sim::report(&name, &scenario, &by_policy, timetable);
@@ -128,6 +142,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         print_text(&report::text(&shown))?;
     }
     tell_faults(&jobs, &outcomes)
+}
+
+/// How each run of a policy is made: one a seed.
+fn options(arguments: &Arguments) -> Vec<Options> {
+    let trace = arguments.trace.is_some();
+    match &arguments.seed[..] {
+        [] => vec![Options { seed: None, trace }],
+        seeds => seeds.iter().map(|seed| Options { seed: Some(*seed), trace }).collect(),
+    }
 }
 
 /// Says what no scheduler may do and one did. The command has failed if that makes a run void.
@@ -202,10 +225,10 @@ fn planned(scenario: &Scenario) -> Result<String, Failure> {
 }
 
 /// Makes all runs. Returns their outcomes in the order of the jobs.
-fn run_all(scenario: &Scenario, jobs: &[Job]) -> Result<Vec<Outcome>> {
+fn run_all(jobs: &[Job]) -> Result<Vec<Outcome>> {
     let progress = Progress::new(jobs.len());
     let outcomes = parallel::map(jobs, |job| {
-        let outcome = scenario.run(job.policy, job.options, &|_| progress.step());
+        let outcome = job.scenario.run(job.policy, job.options, &|_| progress.step());
         progress.done(job);
         outcome.with_context(|| format!("under the policy {}", job.policy.name))
     });
@@ -243,7 +266,7 @@ impl Progress {
 
     fn done(&self, job: &Job) {
         let seed = job.options.seed.map_or(String::new(), |seed| format!(", seed {seed}"));
-        let line = format!("{}{seed}: simulated", job.policy.name);
+        let line = format!("{}{seed}: simulated", job.name);
         if self.0.is_hidden() {
             note(&line);
         } else {

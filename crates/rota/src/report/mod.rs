@@ -16,4 +16,4 @@ mod text;
 
 pub use page::{document, render};
 pub use run::{Caches, Comparison, Contestant, Inside, Lag, Report, Run, Tenant};
-pub use text::text;
+pub use text::{compared, text, verdict};

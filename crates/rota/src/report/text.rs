@@ -31,8 +31,13 @@ pub fn text(report: &Report) -> String {
     out
 }
 
+/// How a run of Rota's kept what is promised, in one sentence.
+pub fn verdict(run: &Run) -> String {
+    headline(&[Summary::of(run)])
+}
+
 /// The comparison: names to the left, figures to the right.
-fn compared(comparison: &Comparison) -> String {
+pub fn compared(comparison: &Comparison) -> String {
     let heads = comparison.heads.map(str::to_owned);
     let rows: Vec<&[String; 5]> = std::iter::once(&heads).chain(&comparison.rows).collect();
     let widths: Vec<usize> = (0..heads.len())

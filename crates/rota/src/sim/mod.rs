@@ -1,6 +1,7 @@
 //! What the simulator has found, as programs read it and as a report shows it.
 
 mod distance;
+pub mod gain;
 pub mod lab;
 
 use rota_lab::scenario::result::{Blackouts, Moves, TenantResult};

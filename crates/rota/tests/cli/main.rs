@@ -4,6 +4,7 @@
 
 mod doctor;
 mod fit;
+mod gain;
 mod lab;
 mod load;
 mod top;

@@ -63,9 +63,18 @@ impl From<&Recording> for Facts {
 pub fn read(path: &Path, cpus: Option<u32>) -> std::result::Result<(Scenario, Recording), Failure> {
     let name = path.display().to_string();
     let bytes = files::read(path).map_err(Failure::Usage)?;
-    let recording = Recording::from_bytes(&bytes).context(name.clone()).map_err(Failure::Usage)?;
-    let scenario = replay::scenario(&recording, cpus).context(name).map_err(Failure::Usage)?;
+    let recording = Recording::from_bytes(&bytes).context(name).map_err(Failure::Usage)?;
+    let scenario = scenario(&recording, path, cpus)?;
     Ok((scenario, recording))
+}
+
+/// The load of the recording in a file as a scenario for `cpus` CPUs.
+pub fn scenario(
+    recording: &Recording,
+    path: &Path,
+    cpus: Option<u32>,
+) -> std::result::Result<Scenario, Failure> {
+    replay::scenario(recording, cpus).with_context(|| path.display().to_string()).map_err(Failure::Usage)
 }
 
 /// Runs a recording once more as it was recorded: under that policy, if there is one like it, and on those CPUs.
