@@ -169,6 +169,9 @@ impl Scenario {
         );
         let (topology, made) = (self.model.host.topology.clone(), (policy.make)(&self.model)?);
         let mut run = Run::new(topology, self.costs.clone(), seed, 0, made, observers);
+        if let Some(kib) = self.replay.as_ref().and_then(|replay| replay.shared_kib) {
+            run.machine.set_shared_cache(kib);
+        }
         let mut tenants = self.homes(&mut run);
         run.observer.0.1 = self.lags(&tenants);
         for home in tenants.homes() {

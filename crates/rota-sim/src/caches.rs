@@ -27,11 +27,12 @@ pub struct Memory {
 
 impl Memory {
     /// What a microsecond of computing takes that finds all in the private cache, in ns, if nobody disturbs it: the
-    /// private cache and the shared one have as much of the working set as they can hold, and no channel is busy.
-    pub fn undisturbed_ns_per_us(self) -> u64 {
+    /// private cache and the shared one, of `shared_kib`, have as much of the working set as they can hold, and no
+    /// channel is busy.
+    pub fn undisturbed_ns_per_us(self, shared_kib: u64) -> u64 {
         let working_set = lines(self.working_set_kib.into());
         let held = |kib| lines(kib).min(working_set);
-        Pace::of(self, working_set, held(PRIVATE_KIB), held(SHARED_KIB), 0).ns_per_us
+        Pace::of(self, working_set, held(PRIVATE_KIB), held(shared_kib), 0).ns_per_us
     }
 }
 
@@ -73,7 +74,8 @@ const LINE: u64 = 64;
 /// The second-level cache of a core, in KiB: Haswell and Broadwell servers. Figure 4 of Huang et al. (HPDC 2021) has
 /// the indirect cost of a switch begin where two threads' arrays exceed it.
 pub const PRIVATE_KIB: u64 = 256;
-/// The last-level cache of a domain, in KiB: Xeon E5-2667 v3, eight cores at 3.2 GHz, as in the thesis (chapter 6).
+/// The last-level cache of a domain, in KiB, if nobody says another size: Xeon E5-2667 v3, eight cores at 3.2 GHz, as
+/// in the thesis (chapter 6).
 pub const SHARED_KIB: u64 = 20 * 1024;
 /// A hit in the last-level cache, and in memory of the same node, in ns: D. Molka, D. Hackenberg, R. Schöne and W.
 /// Nagel, *Cache coherence protocol and memory performance of the Intel Haswell-EP architecture*, ICPP 2015.
@@ -126,7 +128,7 @@ impl Cache {
         let amount = amount.min(self.size / 2);
         let free = amount.min(self.size - self.used);
         let evicting = amount - free;
-        let keep = ((self.size - evicting) << 32) / self.size;
+        let keep = ((u128::from(self.size - evicting) << 32) / u128::from(self.size)) as u64;
         if evicting > 0 {
             for (_, lines) in &mut self.owners {
                 *lines = ((u128::from(*lines) * u128::from(keep)) >> 32) as u64;
@@ -228,7 +230,8 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    pub fn new(topology: &Topology) -> Caches {
+    /// Each domain's shared cache has `shared_kib`.
+    pub fn new(topology: &Topology, shared_kib: u64) -> Caches {
         let (mut cores, mut domains) = (Vec::new(), Vec::new());
         let place = |list: &mut Vec<u32>, number: u32| {
             list.iter().position(|known| *known == number).unwrap_or_else(|| {
@@ -243,7 +246,7 @@ impl Caches {
         }
         Caches {
             private: vec![Cache::new(PRIVATE_KIB); cores.len()],
-            shared: vec![Cache::new(SHARED_KIB); domains.len()],
+            shared: vec![Cache::new(shared_kib); domains.len()],
             channels: vec![Channels::default(); domains.len()],
             places,
             threads: Vec::new(),
@@ -350,7 +353,7 @@ mod tests {
     #[test]
     fn undisturbed_a_thread_waits_for_what_its_caches_cannot_hold() {
         let of = |working_set_kib, overlap| {
-            Memory { working_set_kib, references_per_us: 10, overlap }.undisturbed_ns_per_us()
+            Memory { working_set_kib, references_per_us: 10, overlap }.undisturbed_ns_per_us(SHARED_KIB)
         };
         assert_eq!(of(PRIVATE_KIB as u32, 1), 1_000, "all is in the private cache");
         // Half of the references go to the shared cache; of a set of twice its size, half of all go to memory.

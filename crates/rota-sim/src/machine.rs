@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use rota_model::{Cause, Topology};
 
-use crate::caches::{CacheCounters, Caches, Memory};
+use crate::caches::{CacheCounters, Caches, Memory, SHARED_KIB};
 use crate::costs::Costs;
 use crate::event::{EventQueue, Slot};
 use crate::ids::{CpuId, DeviceId, TaskId};
@@ -348,6 +348,12 @@ impl Machine {
         }
     }
 
+    /// The size of each domain's last-level cache, in KiB; [`SHARED_KIB`](crate::SHARED_KIB) if it is not said before a
+    /// task refers to memory.
+    pub fn set_shared_cache(&mut self, kib: u64) {
+        self.caches = Some(Box::new(Caches::new(&self.topology, kib)));
+    }
+
     /// What a task's computing asks of memory from now on. What it had in caches is of no use to it then.
     pub fn set_memory(&mut self, task: TaskId, memory: Memory) {
         let Task { state, cpu, cached, .. } = self.tasks[task.index()];
@@ -355,7 +361,7 @@ impl Machine {
             self.settle(cpu);
         }
         let topology = &self.topology;
-        let caches = self.caches.get_or_insert_with(|| Box::new(Caches::new(topology)));
+        let caches = self.caches.get_or_insert_with(|| Box::new(Caches::new(topology, SHARED_KIB)));
         match cached {
             Some(thread) => caches.change(thread, memory),
             None => self.tasks[task.index()].cached = Some(caches.add(memory)),

@@ -1,4 +1,8 @@
-//! What recorded threads work on, which no recording says: from a text of its own.
+//! What recorded threads work on, and how large caches are, which no recording says: from a text of its own.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `last_level_cache` | the size of each of the host's last-level caches, in KiB; 20480 by default, as of the model |
 //!
 //! `[[memory]]`, any number, says it of a tenant's threads, with the keys of a scenario's workload:
 //!
@@ -13,13 +17,23 @@ use std::collections::BTreeMap;
 
 use rota_model::config::{ConfigErrors, Errors, Source, Table, parse_keys, value};
 use rota_model::{Model, TenantId, quote};
-use rota_sim::Memory;
+use rota_sim::{Memory, PRIVATE_KIB, SHARED_KIB};
 
 use crate::Scenario;
 use crate::read::named;
 
-/// What each thread of some tenants asks of memory.
-pub type Memories = BTreeMap<TenantId, Memory>;
+/// What a text says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Memories {
+    /// What each thread of some tenants asks of memory.
+    pub tenants: BTreeMap<TenantId, Memory>,
+    /// The size of each last-level cache, in KiB.
+    pub shared_kib: u64,
+}
+
+/// The last-level cache has all that private ones have, and no processor has so much as the most.
+const SHARED_MIN: u32 = PRIVATE_KIB as u32;
+const SHARED_MAX: u32 = 16 << 20;
 
 const KEYS: [&str; 4] = ["tenant", "working_set", "references", "overlap"];
 
@@ -40,16 +54,18 @@ impl Scenario {
 }
 
 fn read(source: &Source, model: &Model) -> Result<Memories, ConfigErrors> {
-    parse_keys(source, &["memory"], |root, errors| {
-        let mut memories = Memories::new();
-        if root.is_empty() {
+    parse_keys(source, &["last_level_cache", "memory"], |root, errors| {
+        let shared_kib =
+            root.read("last_level_cache", errors, |value| value::whole(value, SHARED_MIN..=SHARED_MAX));
+        let mut tenants = BTreeMap::new();
+        if !root.has("memory") {
             errors.push(
                 root.error("memory", "missing; write [[memory]] with a tenant's name, once for each tenant"),
             );
         }
         for table in root.tables("memory", errors) {
             for (tenant, memory) in one(&table, model, errors) {
-                if memories.insert(tenant, memory).is_some() {
+                if tenants.insert(tenant, memory).is_some() {
                     let name = quote(&model.tenants[tenant as usize].name);
                     errors.push(
                         table.error("tenant", format!("{name} is described twice; remove one of the two")),
@@ -57,7 +73,7 @@ fn read(source: &Source, model: &Model) -> Result<Memories, ConfigErrors> {
                 }
             }
         }
-        memories
+        Memories { tenants, shared_kib: shared_kib.map_or(SHARED_KIB, u64::from) }
     })
 }
 
@@ -104,7 +120,10 @@ mod tests {
         let found =
             of("[[memory]]\ntenant = \"web-{i}\"\nworking_set = 2048\nreferences = 40\noverlap = 4\n");
         let memory = Memory { working_set_kib: 2048, references_per_us: 40, overlap: 4 };
-        assert_eq!(found, Ok(Memories::from([(0, memory), (1, memory)])));
+        assert_eq!(
+            found,
+            Ok(Memories { tenants: BTreeMap::from([(0, memory), (1, memory)]), shared_kib: SHARED_KIB })
+        );
     }
 
     #[test]
@@ -112,7 +131,14 @@ mod tests {
         let web = "[[memory]]\ntenant = \"web-0\"\nworking_set = 2048\nreferences = 40\n";
         for (text, error) in [
             ("", "m.toml:1:1: memory: missing; write [[memory]] with a tenant's name, once for each tenant"),
-            ("memories = 1\n", "m.toml:1:1: memories: unknown key; the keys here are memory"),
+            (
+                &["last_level_cache = 128\n", web].concat(),
+                "m.toml:1:20: last_level_cache: 128 is no whole number from 256 to 16777216; write one",
+            ),
+            (
+                "memories = 1\n",
+                "m.toml:1:1: memories: unknown key; the keys here are last_level_cache, memory",
+            ),
             (
                 &web.replace("web-0", "wbe"),
                 "m.toml:2:10: memory.tenant: \"wbe\" is no tenant; write one of web-0, web-1",

@@ -46,6 +46,8 @@ pub struct Load {
     threads: Vec<Recurring>,
     /// By tenant; none for the system's own.
     limits: Vec<Option<Limits>>,
+    /// The size of each last-level cache, if it was said.
+    pub(crate) shared_kib: Option<u64>,
 }
 
 /// A thread that there is again.
@@ -106,6 +108,7 @@ pub fn scenario(recording: &Recording, cpus: Option<u32>) -> Result<Scenario> {
     let load = Load {
         threads: threads.collect(),
         limits: std::iter::repeat_n(None, first as usize).chain(limits).collect(),
+        shared_kib: None,
     };
     Ok(Scenario {
         model,
@@ -125,9 +128,12 @@ impl Load {
     /// disturbed: waits for memory are taken out of it as far as they are as long as [`Memory::undisturbed_ns_per_us`],
     /// and come anew in the replay.
     pub(crate) fn remember(&mut self, memories: &Memories) {
+        self.shared_kib = Some(memories.shared_kib);
         for thread in &mut self.threads {
-            let Some(memory) = thread.tenant.and_then(|tenant| memories.get(&tenant)) else { continue };
-            let ns_per_us = memory.undisturbed_ns_per_us();
+            let Some(memory) = thread.tenant.and_then(|tenant| memories.tenants.get(&tenant)) else {
+                continue;
+            };
+            let ns_per_us = memory.undisturbed_ns_per_us(memories.shared_kib);
             let without_waits = |op: &Op| match *op {
                 Op::Compute(ns) if ns < u64::MAX => {
                     Op::Compute((u128::from(ns) * 1_000 / u128::from(ns_per_us)).max(1) as u64)

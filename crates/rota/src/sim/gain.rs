@@ -5,7 +5,7 @@ use std::path::Path;
 use rota_model::{Interference, Model};
 use rota_scenario::Outcome;
 use rota_scenario::replay::Memories;
-use rota_sim::{Memory, PRIVATE_KIB, SHARED_KIB};
+use rota_sim::PRIVATE_KIB;
 use serde::Serialize;
 
 use crate::report::{Comparison, format};
@@ -49,6 +49,8 @@ pub struct Gain {
     pub moved: ByStrategy<u64>,
     /// Tenants whose working sets nobody has said: in the replay they ask nothing of memory.
     pub not_described: Vec<String>,
+    /// The size of each last-level cache, in KiB.
+    pub last_level_cache_kib: u64,
 }
 
 /// A tenant with each strategy.
@@ -74,12 +76,13 @@ struct Taken {
 }
 
 impl Taken {
-    fn of(name: &str, memory: Memory, runs: &[Outcome]) -> Taken {
+    /// `ns_per_us`: what a microsecond of its computing takes undisturbed.
+    fn of(name: &str, ns_per_us: u64, runs: &[Outcome]) -> Taken {
         let tenants = runs.iter().flat_map(|run| &run.tenants).filter(|found| found.tenant.name == name);
         let taken = tenants.filter_map(|found| {
             let (counted, received_ns) = (found.caches?, found.metrics.received_ns);
             let computed_ns = received_ns.saturating_sub(counted.stalled_ns);
-            let undisturbed_ns = u128::from(computed_ns) * u128::from(memory.undisturbed_ns_per_us()) / 1_000;
+            let undisturbed_ns = u128::from(computed_ns) * u128::from(ns_per_us) / 1_000;
             Some(Taken { received_ns, undisturbed_ns: undisturbed_ns as u64, misses: counted.misses })
         });
         taken.fold(Taken::default(), Taken::plus)
@@ -122,8 +125,12 @@ impl Gain {
     pub fn new(model: &Model, memories: &Memories, runs: [&[Outcome]; 3]) -> Gain {
         let name = |id: &u32| model.tenants[*id as usize].name.clone();
         let taken: Vec<(String, [Taken; 3])> = memories
+            .tenants
             .iter()
-            .map(|(id, memory)| (name(id), runs.map(|runs| Taken::of(&name(id), *memory, runs))))
+            .map(|(id, memory)| {
+                let ns_per_us = memory.undisturbed_ns_per_us(memories.shared_kib);
+                (name(id), runs.map(|runs| Taken::of(&name(id), ns_per_us, runs)))
+            })
             .collect();
         let sum =
             |place: usize| taken.iter().map(|(_, taken)| taken[place]).fold(Taken::default(), Taken::plus);
@@ -133,9 +140,10 @@ impl Gain {
         let ids = (0..model.tenants.len() as u32).filter(|id| Some(*id) != model.system());
         Gain {
             moved: ByStrategy::of(runs.map(moved)),
-            not_described: ids.filter(|id| !memories.contains_key(id)).map(|id| name(&id)).collect(),
+            not_described: ids.filter(|id| !memories.tenants.contains_key(id)).map(|id| name(&id)).collect(),
             tenants: taken.into_iter().map(|(tenant, taken)| TenantGain::new(tenant, taken)).collect(),
             together,
+            last_level_cache_kib: memories.shared_kib,
         }
     }
 
@@ -188,9 +196,9 @@ impl Gain {
             ));
         }
         notes.push(format!(
-            "What was recorded is taken for computing that nobody disturbed. Caches are the model's: {PRIVATE_KIB} KiB \
-             for a core, {} MiB for a domain.",
-            SHARED_KIB / 1024
+            "What was recorded is taken for computing that nobody disturbed. Caches: {PRIVATE_KIB} KiB for a core, \
+             as in the model, and {} KiB for a domain.",
+            self.last_level_cache_kib
         ));
         notes
     }

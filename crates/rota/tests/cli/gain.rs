@@ -70,7 +70,7 @@ fn the_gain_of_each_strategy_is_told_for_each_tenant() {
         "all of these",
         "What threads work on is taken from memory.toml.",
         "taken to ask nothing of memory: other-1, other-2, other-5",
-        "Caches are the model's",
+        "Caches: 256 KiB for a core, as in the model, and 20480 KiB for a domain.",
         "measured: Rota kept every promise",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
@@ -87,9 +87,23 @@ fn the_gain_of_each_strategy_is_told_for_each_tenant() {
     assert!(figure("lines_per_ms", "measured") < figure("lines_per_ms", "off"), "{target}");
     assert_eq!((&found["moved"]["off"], &target["saved"]["off"]), (&0.into(), &Value::Null));
     assert!(found["moved"]["measured"].as_u64().unwrap() > 0, "{json}");
+    assert_eq!(found["last_level_cache_kib"], 20_480);
     let strategies =
         found["runs"].as_array().unwrap().iter().map(|run| run["interference"].as_str().unwrap());
     assert_eq!(strategies.collect::<Vec<_>>(), ["off", "random", "measured"]);
+}
+
+/// In a cache that has room for all of them nobody is disturbed.
+#[test]
+fn a_larger_cache_leaves_nothing_to_gain() {
+    let folder = folder(EQUAL, &("last_level_cache = 65536\n".to_owned() + &memories()));
+    let (json, _) = folder.expect(0, &[&ASK[..], &["--json"]].concat());
+    let found: Value = serde_json::from_str(&json).unwrap();
+    for strategy in ["off", "random", "measured"] {
+        let slower = found["together"]["slowdown"][strategy].as_f64().unwrap();
+        assert!(slower < 0.015, "{strategy}: {slower}");
+    }
+    assert_eq!(found["last_level_cache_kib"], 65_536);
 }
 
 /// What was recorded is computing that nobody disturbed: alone with its cache, a tenant needs what it needed then.
