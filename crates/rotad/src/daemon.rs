@@ -30,6 +30,7 @@ use crate::installer::Installer;
 use crate::log::say;
 use crate::misses::Misses;
 use crate::pods::Pods;
+use crate::resctrl::Resctrl;
 use crate::server::{Server, ask};
 use crate::service::Service;
 use crate::takeover::{Starter, told_of};
@@ -86,6 +87,11 @@ impl Machine {
     pub fn under(root: &Path) -> Result<Machine> {
         let system = root.join(topology::SYSFS.trim_start_matches('/'));
         Ok(Machine { cgroup_root: tree::mount_point_under(root)?, proc: root.join("proc"), system })
+    }
+
+    /// `/sys/fs/resctrl`, if it is mounted: beside where CPUs are described.
+    fn resctrl(&self) -> PathBuf {
+        self.system.join("../../fs/resctrl")
     }
 }
 
@@ -319,7 +325,7 @@ impl<'a, S: Installer> Session<'a, S> {
             server,
             scheduler,
             driver,
-            misses: Misses::default(),
+            misses: Misses::new(Resctrl::new(machine.resctrl(), machine.proc.clone())),
             discovery,
             guests,
             watch,
@@ -487,8 +493,12 @@ impl<'a, S: Installer> Session<'a, S> {
     /// What those with reservations fetch from memory.
     fn count_misses(&mut self) {
         let cpus: Vec<u32> = self.driver.model().host.tenant_cpus().iter().collect();
-        let outcome = self.misses.read(&self.driver.reserved(), &cpus, &self.machine.cgroup_root);
-        self.driver.misses_counted(now_ns(), outcome);
+        let outcome = self.misses.count(&self.driver.reserved(), &cpus, &self.machine.cgroup_root);
+        let counts = outcome.map(|(counts, news)| {
+            news.iter().for_each(|line| say(line));
+            counts
+        });
+        self.driver.misses_counted(now_ns(), counts);
     }
 
     /// Tells the rules who came and who went.

@@ -4,6 +4,7 @@
 //! `rota status`, and `metrics` Prometheus, at a `socket`. `pods` hears of Kubernetes' pods. `service` tells systemd
 //! how it goes.
 //! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both. `guests` has timetables for VMs.
+//! `misses` reads what threads fetch from memory, and `resctrl` does where the processor has no counters for it.
 //! `preview` says what the daemon would do, and does nothing.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, promises are kept until the next
@@ -20,6 +21,7 @@ pub mod metrics;
 mod misses;
 mod pods;
 mod preview;
+mod resctrl;
 pub mod server;
 mod service;
 mod socket;

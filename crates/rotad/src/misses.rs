@@ -1,5 +1,6 @@
 //! What threads fetch from memory, as the processor counts it: `perf_event_open(2)`, for each vCPU thread of a VM, and
-//! for the cgroup of a container on each CPU. The kernel starts and stops the counters with the threads.
+//! for the cgroup of a container on each CPU. The kernel starts and stops the counters with the threads. Where there
+//! are none, [`Resctrl`] is asked.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,6 +11,20 @@ use std::path::Path;
 use nix::libc;
 use rota_model::Cgroup;
 use rota_rules::interference::{Counted, ThreadCount};
+
+use crate::resctrl::Resctrl;
+
+/// What is counted by itself: a thread of a cgroup, by the kernel's id of that, or all of its threads as 0.
+pub type Key = (u64, i32);
+
+/// All that is to be counted.
+pub fn keys<'c>(wanted: &[(&'c Cgroup, Vec<i32>)]) -> BTreeMap<Key, &'c Cgroup> {
+    let keys = |(cgroup, tids): &(&'c Cgroup, Vec<i32>)| match &tids[..] {
+        [] => vec![((cgroup.id, 0), *cgroup)],
+        tids => tids.iter().map(|tid| ((cgroup.id, *tid), *cgroup)).collect(),
+    };
+    wanted.iter().flat_map(keys).collect()
+}
 
 /// A kind of event: `type` and `config` of `struct perf_event_attr`.
 type Kind = (u32, u64);
@@ -52,33 +67,57 @@ struct Group {
 /// The counters of those that are to be counted. Nothing is open before anybody is.
 pub struct Misses {
     events: [Kind; 2],
-    open: BTreeMap<(u64, i32), Vec<Group>>,
-}
-
-impl Default for Misses {
-    fn default() -> Misses {
-        Misses { events: EVENTS, open: BTreeMap::new() }
-    }
+    open: BTreeMap<Key, Vec<Group>>,
+    resctrl: Resctrl,
+    /// Whether the last counts were resctrl's.
+    is_by_resctrl: bool,
 }
 
 impl Misses {
+    /// Nothing is counted yet.
+    pub fn new(resctrl: Resctrl) -> Misses {
+        Misses { events: EVENTS, open: BTreeMap::new(), resctrl, is_by_resctrl: false }
+    }
+
+    /// What was counted of each, by the processor's own counters or else by resctrl; and what to tell the operator, if
+    /// it is the latter from now on.
+    ///
+    /// # Errors
+    /// Why neither counts, and what to do about it.
+    pub fn count(
+        &mut self,
+        wanted: &[(&Cgroup, Vec<i32>)],
+        cpus: &[u32],
+        cgroup_root: &Path,
+    ) -> Result<(Vec<ThreadCount>, Option<String>), String> {
+        let (counts, news) = match self.read(wanted, cpus, cgroup_root) {
+            Ok(counts) => (counts, None),
+            Err(reason) => match self.resctrl.read(wanted, cgroup_root) {
+                Ok(counts) => {
+                    (counts, Some(format!("interference: resctrl counts what is fetched: {reason}")))
+                }
+                Err(more) => {
+                    self.is_by_resctrl = false;
+                    return Err(format!("{reason}; {more}"));
+                }
+            },
+        };
+        let was = std::mem::replace(&mut self.is_by_resctrl, news.is_some());
+        Ok((counts, news.filter(|_| !was)))
+    }
+
     /// What was counted of each: threads of VMs, and cgroups without any on these CPUs. Those that have ended say
     /// nothing.
     ///
     /// # Errors
     /// Why nothing can be counted, and what to do about it.
-    pub fn read(
+    fn read(
         &mut self,
         wanted: &[(&Cgroup, Vec<i32>)],
         cpus: &[u32],
         cgroup_root: &Path,
     ) -> Result<Vec<ThreadCount>, String> {
-        let keys = |(cgroup, tids): &(&Cgroup, Vec<i32>)| match &tids[..] {
-            [] => vec![(cgroup.id, 0)],
-            tids => tids.iter().map(|tid| (cgroup.id, *tid)).collect(),
-        };
-        let all: BTreeMap<(u64, i32), &Cgroup> =
-            wanted.iter().flat_map(|one| keys(one).into_iter().map(|key| (key, one.0))).collect();
+        let all = keys(wanted);
         self.open.retain(|key, _| all.contains_key(key));
         for (&key, cgroup) in &all {
             if !self.open.contains_key(&key) {
@@ -91,7 +130,7 @@ impl Misses {
                 }
             }
         }
-        let count = |(&(cgroup, tid), groups): (&(u64, i32), &Vec<Group>)| {
+        let count = |(&(cgroup, tid), groups): (&Key, &Vec<Group>)| {
             let sums = groups.iter().filter_map(|group| group.read().ok());
             let counted = sums.fold(Counted::default(), |sum, one| Counted {
                 ran_ns: sum.ran_ns + one.ran_ns,
@@ -180,13 +219,18 @@ mod tests {
     /// `PERF_TYPE_SOFTWARE`: the time that a thread runs, and its page faults. Every machine counts these.
     const SOFTWARE: [Kind; 2] = [(1, 1), (1, 2)];
 
+    /// On a machine without resctrl.
+    fn counting(events: [Kind; 2]) -> Misses {
+        Misses { events, ..Misses::new(Resctrl::new("nowhere".into(), "nowhere".into())) }
+    }
+
     fn cgroup() -> Cgroup {
         Cgroup { path: "none".into(), id: 7 }
     }
 
     #[test]
     fn a_thread_is_counted_from_when_it_is_first_asked_for() {
-        let mut misses = Misses { events: SOFTWARE, open: BTreeMap::new() };
+        let mut misses = counting(SOFTWARE);
         let tid = nix::unistd::gettid().as_raw();
         let cgroup = cgroup();
         let wanted = [(&cgroup, vec![tid])];
@@ -207,7 +251,7 @@ mod tests {
 
     #[test]
     fn who_has_ended_says_nothing_and_nobody_is_kept_open() {
-        let mut misses = Misses { events: SOFTWARE, open: BTreeMap::new() };
+        let mut misses = counting(SOFTWARE);
         let (cgroup, tid) = (cgroup(), nix::unistd::gettid().as_raw());
         if misses.read(&[(&cgroup, vec![tid])], &[0], Path::new("/")).is_err() {
             return;
@@ -220,9 +264,10 @@ mod tests {
     #[test]
     fn without_a_counter_the_reason_is_told() {
         // No kernel has this hardware event.
-        let mut misses = Misses { events: [(0, 99), (0, 99)], open: BTreeMap::new() };
+        let mut misses = counting([(0, 99), (0, 99)]);
         let (cgroup, tid) = (cgroup(), nix::unistd::gettid().as_raw());
-        let reason = misses.read(&[(&cgroup, vec![tid])], &[0], Path::new("/")).unwrap_err();
+        let reason = misses.count(&[(&cgroup, vec![tid])], &[0], Path::new("/")).unwrap_err();
         assert!(reason.contains("counts no cache misses") || reason.contains("perf_event"), "{reason}");
+        assert!(reason.contains("; resctrl counts no memory bandwidth either"), "{reason}");
     }
 }

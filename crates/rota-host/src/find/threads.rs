@@ -120,6 +120,11 @@ impl ThreadScan {
     }
 }
 
+/// The threads in `cgroup` and below it, up to the bounds of a [`ThreadScan`].
+pub fn threads_of(cgroup: &Path) -> BTreeSet<i32> {
+    threads(cgroup, ThreadScan::CGROUPS_MAX, ThreadScan::THREADS_MAX)
+}
+
 /// The threads in `cgroup` and below it, up to the bounds.
 fn threads(cgroup: &Path, cgroups_max: usize, threads_max: usize) -> BTreeSet<i32> {
     let mut threads = BTreeSet::new();
