@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rota_host::topology;
 use rota_model::config::Kubernetes;
-use rota_model::{CpuSet, Match, Model};
+use rota_model::{CpuSet, Interference, Match, Model};
 use rota_rules::status::KubernetesStatus;
 use rotad::Machine;
 
@@ -34,7 +34,7 @@ pub fn cgroups(files: &Root, machine: &Machine) -> Finding {
 
 /// `model` is the configuration, if it is right.
 pub fn examine(files: &Root, machine: &Machine, model: Option<&Model>) -> Vec<Finding> {
-    let mut findings = vec![watches(files, &machine.cgroup_root), isolated(machine), counters(files)];
+    let mut findings = vec![watches(files, &machine.cgroup_root), isolated(machine), counters(files, model)];
     if let Some(model) = model {
         findings.extend([kvm(files, model), housekeeping(model)]);
         findings.extend(interrupts(files, model));
@@ -132,14 +132,29 @@ fn interrupts(files: &Root, model: &Model) -> Option<Finding> {
     })
 }
 
-/// Hardware counters. Rota runs without; what `perf` says beside it needs them.
-fn counters(files: &Root) -> Finding {
+/// Hardware counters. Rota runs without; what `perf` says beside it needs them, and so does
+/// `interference = "measured"`, unless resctrl counts bandwidth.
+fn counters(files: &Root, model: Option<&Model>) -> Finding {
+    const ABOUT: &str = "PMU";
     let is_there =
         ["cpu", "cpu_core"].iter().any(|pmu| files.exists(&format!("sys/bus/event_source/devices/{pmu}")));
-    Finding::ok(
-        "PMU",
-        if is_there { "hardware counters are there" } else { "no hardware counters; none is needed" },
-    )
+    let features = files.read("sys/fs/resctrl/info/L3_MON/mon_features").unwrap_or_default();
+    let has_bandwidth = features.lines().any(|feature| feature == "mbm_total_bytes");
+    let is_measured = model.is_some_and(|model| model.host.interference == Interference::Measured);
+    match (is_there, has_bandwidth, is_measured) {
+        (true, ..) => Finding::ok(ABOUT, "hardware counters are there"),
+        (false, _, false) => Finding::ok(ABOUT, "no hardware counters; none is needed"),
+        (false, true, true) => Finding::ok(
+            ABOUT,
+            "no hardware counters; resctrl counts memory bandwidth instead, which is tested on files only",
+        ),
+        (false, false, true) => Finding::warning(
+            ABOUT,
+            "no hardware counters, and no bandwidth in /sys/fs/resctrl: vCPUs change places at random",
+            "mount -t resctrl resctrl /sys/fs/resctrl, if /proc/cpuinfo has cqm_mbm_total; or write \
+             interference = \"random\"",
+        ),
+    }
 }
 
 fn kvm(files: &Root, model: &Model) -> Finding {

@@ -147,6 +147,22 @@ fn what_rota_can_run_beside_is_a_warning() {
 }
 
 #[test]
+fn who_wants_interference_measured_is_told_what_counts() {
+    let measured = "etc/rota/rota.toml: [host]|housekeeping = \"0\"|interference = \"measured\"";
+    let no_pmu = "sys/bus/event_source/devices/cpu -";
+    let features = "sys/fs/resctrl/info/L3_MON/mon_features: llc_occupancy|mbm_total_bytes";
+    for (changes, level, words) in [
+        (&[measured][..], Level::Ok, "hardware counters are there"),
+        (&[no_pmu], Level::Ok, "none is needed"),
+        (&[no_pmu, measured, features], Level::Ok, "resctrl counts memory bandwidth"),
+        (&[no_pmu, measured], Level::Warning, "at random -> mount -t resctrl"),
+    ] {
+        let (found, text) = said(changes, "PMU");
+        assert!(found == level && text.contains(words), "{changes:?}: {text}");
+    }
+}
+
+#[test]
 fn a_match_that_finds_nothing_is_a_problem() {
     for (gone, about, words) in [
         (
