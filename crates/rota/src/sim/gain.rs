@@ -192,7 +192,7 @@ impl Gain {
         if !self.not_described.is_empty() {
             notes.push(format!(
                 "Not described there, and taken to ask nothing of memory: {}.",
-                self.not_described.join(", ")
+                listed(&self.not_described)
             ));
         }
         notes.push(format!(
@@ -202,6 +202,14 @@ impl Gain {
         ));
         notes
     }
+}
+
+/// Names for people: the first of many.
+pub fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let more = names.len().saturating_sub(SHOWN);
+    let shown = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 /// To a tenth, and never less than nothing by less than that.

@@ -137,6 +137,7 @@ fn what_is_not_known_is_asked_for_and_not_guessed() {
     let folder = folder(EQUAL, "[[memory]]\ntenant = \"target\"\nworking_set = 4096\nreferences = 4000\n");
     let (_, err) = folder.expect(2, &ASK[..4]);
     assert!(err.contains("host.recording has no cache data") && err.contains("target, other-0"), "{err}");
+    assert!(err.contains("other-6 and 8 more"), "{err}");
     let (_, err) = folder.expect(2, &ASK);
     let expected =
         "rota: memory.toml:4:14: memory.references: 4000 is no whole number from 1 to 1000; write one\n";

@@ -15,7 +15,7 @@ use super::{Arguments, Job, options, planned, run_all, tell_faults};
 use crate::commands::{Failure, print_json, print_text};
 use crate::report;
 use crate::sim;
-use crate::sim::gain::{Gain, STRATEGIES};
+use crate::sim::gain::{Gain, STRATEGIES, listed};
 
 /// The answer for programs.
 #[derive(Debug, Serialize)]
@@ -97,13 +97,13 @@ fn compare(
 
 /// Without a file nothing can be said.
 fn unknown(path: &Path, recording: &Recording) -> anyhow::Error {
-    let names: Vec<&str> = recording.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    let names: Vec<String> = recording.tenants.iter().map(|tenant| tenant.name.clone()).collect();
     anyhow!(
         "{} has no cache data, as no recording has: what threads work on cannot be seen from outside.\n\
          Write a file with a [[memory]] for each tenant that you know, and name it: --interference FILE. Its keys are \
          tenant, working_set (KiB of each thread), references (lines in a microsecond) and overlap.\n\
          The tenants are {}. docs/INTERFERENCE.md says how to find the values out.",
         path.display(),
-        names.join(", ")
+        listed(&names)
     )
 }
