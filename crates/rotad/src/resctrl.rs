@@ -72,8 +72,12 @@ impl Resctrl {
                 self.groups.insert(key, group);
             }
         }
-        let counts = self.groups.iter().filter_map(|(&(cgroup, tid), group)| {
-            let counted = Counted { ran_ns: self.ran_ns(tid, group)?, references: 0, misses: group.lines()? };
+        let lines: Vec<Option<u64>> = self.groups.values().map(Group::lines).collect();
+        if !lines.is_empty() && lines.iter().all(Option::is_none) {
+            return Err(NO_FIGURES.to_owned());
+        }
+        let counts = self.groups.iter().zip(lines).filter_map(|((&(cgroup, tid), group), misses)| {
+            let counted = Counted { ran_ns: self.ran_ns(tid, group)?, references: 0, misses: misses? };
             Some(ThreadCount { cgroup, tid, counted })
         });
         Ok(counts.collect())
@@ -143,6 +147,10 @@ impl Resctrl {
 /// What to say where there is nothing to read.
 const NOT_THERE: &str = "resctrl counts no memory bandwidth either; if /proc/cpuinfo has cqm_mbm_total, mount it: \
     mount -t resctrl resctrl /sys/fs/resctrl";
+
+/// As of a processor that counts only groups to which counters are assigned.
+const NO_FIGURES: &str = "resctrl has no figure for any group of Rota's; write default to info/L3_MON/mbm_assign_mode, \
+    if it is there";
 
 /// A thread that has ended is no error.
 fn enter(folder: &Path, tid: i32) -> io::Result<()> {
@@ -254,6 +262,9 @@ mod tests {
         assert_eq!(found[0], count(7, 41, 5_000_000, 2_100), "of both caches together");
         machine.bytes("rota-7-41", ["Unavailable", "6400"]);
         assert_eq!(machine.read(&mut resctrl), Ok(rest.to_vec()), "no figure is better than a wrong one");
+        GROUPS.iter().for_each(|group| machine.bytes(group, ["Unassigned", "0"]));
+        let reason = machine.read(&mut resctrl).unwrap_err();
+        assert!(reason.contains("mbm_assign_mode"), "{reason}");
     }
 
     #[test]
