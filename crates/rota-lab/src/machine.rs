@@ -8,8 +8,8 @@ use crate::snapshot;
 use crate::vm::Vm;
 use anyhow::{Result, ensure};
 
-/// How long a CPU has at a time, in nanoseconds of the guest's, where CPUs take turns. A turn of each divides no period
-/// of a table: else all slots of a tenant may begin in a part in which their CPU stands still.
+/// How long a CPU has at a time, in nanoseconds of the guest's, where CPUs take turns. One turn of each CPU divides no
+/// period of a table. If it did, a CPU could stand still at the begin of each slot.
 const TURN_NS: u32 = 48_500;
 
 /// What the emulated processor leaves out. Random numbers would differ from run to run, and `monitor` is emulated as a

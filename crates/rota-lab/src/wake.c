@@ -2,8 +2,8 @@
 /*
  * Runs in a guest that is to be saved: stops the machine, and writes out the files that whoever restores it brings.
  *
- * The machine is stopped by its watchdog while the guest sleeps. QEMU then does all of it in one thread: were it the
- * guest's doing, counted time would sometimes jump to the next timer before all has stopped. The files are an item of
+ * The machine is stopped by its watchdog while the guest sleeps. QEMU does all of that in one thread. If the guest
+ * stopped it, counted time could jump to the next timer before all has stopped. The files are an item of
  * QEMU's firmware configuration device (docs/specs/fw_cfg.rst in its sources), which copies into the guest's memory
  * while the instruction that asks for it is executed. So counted instructions are the same in each run.
  */
