@@ -1,23 +1,33 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-only
 # Builds rota's Debian package, looks into it, and runs what is in it. Ends with the package's path.
+#
+# scripts/deb.sh [dev]: with `dev` it packs the program that the tests run, as it was built for them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+profile=${1:-release}
+case $profile in
+release) built=target/release output=target/debian ;;
+dev) built=target/debug output=target/debian-dev ;;
+*) echo "usage: scripts/deb.sh [dev]" >&2; exit 2 ;;
+esac
 
 # Two builds of one commit have the same times in them.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 
-# And the same paths, whatever folder they are built in.
-cargo_home=${CARGO_HOME:-$HOME/.cargo}
-export RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/rota --remap-path-prefix=$cargo_home=/usr/src/cargo"
-export CFLAGS="-ffile-prefix-map=$PWD=/usr/src/rota -ffile-prefix-map=$cargo_home=/usr/src/cargo"
-
-cargo deb --version >/dev/null 2>&1 || cargo install --locked cargo-deb --version 3.8.0
-cargo build --release --locked --package rota
+cargo deb --version >/dev/null 2>&1 || cargo install --locked --profile dev cargo-deb --version 3.8.0
+if [ "$profile" = release ]; then
+    # And the same paths, whatever folder they are built in.
+    cargo_home=${CARGO_HOME:-$HOME/.cargo}
+    export RUSTFLAGS="--remap-path-prefix=$PWD=/usr/src/rota --remap-path-prefix=$cargo_home=/usr/src/cargo"
+    export CFLAGS="-ffile-prefix-map=$PWD=/usr/src/rota -ffile-prefix-map=$cargo_home=/usr/src/cargo"
+    cargo build --release --locked --package rota
+fi
 rm -rf target/pages
-target/release/rota pages target/pages
-package=$(cargo deb --quiet --no-build --strip --locked --package rota --output target/debian/)
+$built/rota pages target/pages
+package=$(cargo deb --quiet --no-build --profile $profile --strip --locked --package rota --output $output/)
 
 # What a package of a daemon has to have, by name.
 unpacked=$(mktemp -d)

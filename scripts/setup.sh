@@ -18,6 +18,7 @@ readonly PACKAGES=(
     ca-certificates git make gcc libc6-dev pkg-config libelf-dev zlib1g-dev clang-19 clang-format-19 # to build
     busybox-static                                                              # to boot guests, beside QEMU
     redis-server redis-tools nginx stress-ng xz-utils zstd                      # to run in them
+    mmdebstrap                                                                  # to install the package in
     prometheus                                                                  # to take the metrics, rules and alerts
 )
 
@@ -59,12 +60,6 @@ install() {
     [ $# = 0 ] || { say "installing $*" && apt install --no-install-recommends "$@"; }
 }
 
-# The mirror of the release's main archive, as apt itself understands its configuration.
-mirror() {
-    # shellcheck disable=SC2016 # apt expands it
-    apt-get indextargets --format '$(RELEASE) $(REPO_URI)' | sed -n "s/^$VERSION_CODENAME //p" | head -n 1
-}
-
 # Makes the backports known to apt. Those of trixie have the kernels, and none of the rest is to come from there.
 add_sources() {
     local suites=() uri wanted
@@ -73,8 +68,7 @@ add_sources() {
     trixie) suites=(trixie-backports) ;;
     *) return 0 ;; # later releases have all in their main archive
     esac
-    uri=$(mirror)
-    [ -n "$uri" ] || fail "no mirror for $VERSION_CODENAME in apt's configuration: mend /etc/apt/sources.list"
+    uri=$(scripts/mirror.sh) || fail "the lab's kernels cannot be had"
     wanted=$(printf "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $uri %s main\n" "${suites[@]}")
     [ "$(cat $SOURCES 2>/dev/null)" = "$wanted" ] && return
     say "adding ${suites[*]} to apt"
@@ -134,7 +128,7 @@ main() {
     install "${missing[@]}"
     has_qemu || install_qemu # after the others: its libraries come from backports
     has_rust || install_rust
-    has_kernels || fail "apt knows no kernel with sched_ext: is $(mirror) a full mirror?"
+    has_kernels || fail "apt knows no kernel with sched_ext: is $(scripts/mirror.sh) a full mirror?"
     say "done"
 }
 

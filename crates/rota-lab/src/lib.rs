@@ -28,5 +28,5 @@ pub use experiment::Experiment;
 pub use image::Image;
 pub use kernel::Kernel;
 pub use scenario::result::Clock;
-pub use seats::tell_wait;
+pub use seats::{Seats, tell_wait};
 pub use vm::{Outcome, Vm};

@@ -6,7 +6,9 @@
 use std::fs::{self, File};
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::folder::lab_folder;
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
@@ -16,7 +18,7 @@ use nix::fcntl::{Flock, FlockArg};
 const POLL: Duration = Duration::from_millis(100);
 
 /// Before the seconds that a guest has waited.
-pub(crate) const WAITED: &str = "lab: waited ";
+const WAITED: &str = "lab: waited ";
 
 /// Takes a guest's line in a test. How long the guest has waited is printed as `cargo xtask test` reads it: the wait is
 /// no part of the time that the test itself takes.
@@ -31,13 +33,32 @@ pub fn tell_wait(line: &str) {
 pub struct Seats(#[expect(dead_code, reason = "they are locked as long as they are open")] Vec<Flock<File>>);
 
 impl Seats {
+    /// Waits until guests leave `wanted` of this machine's CPUs free, and takes these; `on_line` is told of a wait.
+    ///
+    /// # Errors
+    ///
+    /// A file in the lab's folder cannot be made or locked.
+    pub fn wait_for(wanted: usize, on_line: &mut dyn FnMut(&str)) -> Result<Seats> {
+        let all = thread::available_parallelism()?.get();
+        let mut waits_since = None;
+        let mut on_wait = || {
+            waits_since = Some(Instant::now());
+            on_line("lab: waits for other guests on this machine to end");
+        };
+        let seats = Seats::take(&lab_folder().join("seats"), wanted, all, &mut on_wait)?;
+        if let Some(since) = waits_since {
+            on_line(&format!("{WAITED}{:.1}s", since.elapsed().as_secs_f64()));
+        }
+        Ok(seats)
+    }
+
     /// Waits for `wanted` of the `all` seats whose files are in `folder`, and takes them; `on_wait` is called once, if
     /// there is a wait. Who wants fewer goes first.
     ///
     /// # Errors
     ///
     /// A file cannot be made or locked.
-    pub fn take(folder: &Path, wanted: usize, all: usize, on_wait: &mut dyn FnMut()) -> Result<Seats> {
+    fn take(folder: &Path, wanted: usize, all: usize, on_wait: &mut dyn FnMut()) -> Result<Seats> {
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
         let mut waits = false;
         loop {

@@ -8,7 +8,7 @@ use crate::image::Image;
 use crate::kernel::Kernel;
 use crate::machine::Start;
 use crate::scenario::result::Clock;
-use crate::seats::{Seats, WAITED};
+use crate::seats::Seats;
 use crate::snapshot::{self, Snapshot};
 use anyhow::{Context, Result, bail};
 use nix::sys::{prctl, signal::Signal};
@@ -94,15 +94,7 @@ impl Vm {
     ) -> Result<Outcome> {
         let cpus = std::thread::available_parallelism()?.get();
         let wanted = if self.clock == Clock::Real && self.alone { cpus } else { 1 };
-        let mut waits_since = None;
-        let mut on_wait = || {
-            waits_since = Some(Instant::now());
-            on_line("lab: waits for other guests on this machine to end");
-        };
-        let _seats = Seats::take(&lab_folder().join("seats"), wanted, cpus, &mut on_wait)?;
-        if let Some(since) = waits_since {
-            on_line(&format!("{WAITED}{:.1}s", since.elapsed().as_secs_f64()));
-        }
+        let _seats = Seats::wait_for(wanted, on_line)?;
         let accel = match self.clock {
             Clock::Real => accel::best(self)?,
             Clock::Instructions => Accel::Tcg,

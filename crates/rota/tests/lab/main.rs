@@ -20,6 +20,7 @@ mod interference;
 mod monitor;
 mod operator;
 mod outlive;
+mod package;
 mod profile;
 mod programs;
 mod promises;
