@@ -37,11 +37,10 @@ const KEPT: usize = 24;
 const LEVEL: i32 = 1;
 
 /// Whether guests on such a machine are restored: not where the kernel is told more words, for a test may be about the
-/// boot then, and not under KVM, which boots in a second. Several CPUs that count instructions boot, too: restored,
-/// some runs take their turns otherwise than the others.
+/// boot then, not under KVM, which boots in a second, and not where that would make runs differ ([`Vm::repeats`]).
 pub fn serves(vm: &Vm, accel: Accel) -> bool {
-    let repeats = vm.clock == Clock::Real || vm.cpus == 1;
-    accel == Accel::Tcg && vm.append.is_empty() && repeats
+    let must_boot = vm.repeats && vm.clock == Clock::Instructions && vm.cpus > 1;
+    accel == Accel::Tcg && vm.append.is_empty() && !must_boot
 }
 
 /// What a guest has when it is saved.

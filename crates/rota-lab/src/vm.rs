@@ -41,6 +41,9 @@ pub struct Vm {
     /// Where time follows instructions: how often its speed, an instruction in a nanosecond, is halved; 10 at most. The
     /// slower a machine is, the sooner a second of it is emulated.
     pub halvings: u32,
+    /// Whether each run on several CPUs that count instructions is the same. Such a guest boots: of those that go on
+    /// from a snapshot, some take a turn at another time. Any other guest repeats, or cannot.
+    pub repeats: bool,
     /// Whether a guest in real time has this machine for itself, so that its times mean something.
     pub alone: bool,
     /// Whether it can run virtual machines itself (modules `kvm` and `kvm-amd`).
@@ -65,10 +68,20 @@ pub struct Outcome {
 }
 
 impl Vm {
-    /// A machine with 1 GiB, in real time and alone, without nested virtualisation.
+    /// A machine with 1 GiB, in real time and alone, without nested virtualisation; it repeats where it can.
     pub fn new(kernel: Kernel, cpus: u32) -> Vm {
         let (clock, append) = (Clock::Real, Vec::new());
-        Vm { kernel, cpus, memory_mib: 1024, clock, halvings: 0, alone: true, nested: false, append }
+        Vm {
+            kernel,
+            cpus,
+            memory_mib: 1024,
+            clock,
+            halvings: 0,
+            repeats: true,
+            alone: true,
+            nested: false,
+            append,
+        }
     }
 
     /// Boots or restores it, runs the image's command and waits for power-off; `on_line` sees each line of the console
