@@ -79,6 +79,9 @@ pub struct InterferenceStatus {
     pub strategy: String,
     /// Why there are no counters, if some are wanted.
     pub no_counters: Option<String>,
+    /// What counts, in words, if anything does.
+    #[serde(default)]
+    pub counted_by: Option<String>,
     /// Tables that differed from the one before in who is where, and in nothing else.
     pub exchanges: u64,
     /// vCPUs that changed places by that.

@@ -392,7 +392,13 @@ impl<'a, S: Installer> Session<'a, S> {
         let (refused, model) = (&self.refused, self.driver.model());
         let kubernetes =
             self.runtime.as_ref().map(|runtime| runtime.status().with(refused, model, &status.tenants));
-        Status { offline, scheduler, kubernetes, ..status }
+        let mut interference = status.interference;
+        if let Some(measured) =
+            interference.as_mut().filter(|interference| interference.strategy == "measured")
+        {
+            measured.counted_by = self.misses.source().map(str::to_owned);
+        }
+        Status { offline, scheduler, kubernetes, interference, ..status }
     }
 
     /// Tells systemd.

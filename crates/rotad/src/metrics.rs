@@ -339,6 +339,7 @@ mod tests {
             interference: Some(InterferenceStatus {
                 strategy: "measured".to_owned(),
                 no_counters: None,
+                counted_by: Some("resctrl".to_owned()),
                 exchanges: 3,
                 moves: 8,
                 alarms: 5,

@@ -31,6 +31,9 @@ type Kind = (u32, u64);
 
 /// `PERF_TYPE_HARDWARE`: references to the last-level cache, and misses there.
 const EVENTS: [Kind; 2] = [(0, 2), (0, 3)];
+/// Who counts, as an operator is told.
+const PERF: &str = "the processor's counters";
+const RESCTRL: &str = "resctrl";
 /// So many counters are open at most: each has a file, and some memory of the kernel's.
 const COUNTERS_MAX: usize = 16_384;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `..._RUNNING` and `PERF_FORMAT_GROUP`.
@@ -69,14 +72,14 @@ pub struct Misses {
     events: [Kind; 2],
     open: BTreeMap<Key, Vec<Group>>,
     resctrl: Resctrl,
-    /// Whether the last counts were resctrl's.
-    is_by_resctrl: bool,
+    /// Whose the last counts were: one of [`PERF`] and [`RESCTRL`], or nobody's.
+    source: Option<&'static str>,
 }
 
 impl Misses {
     /// Nothing is counted yet.
     pub fn new(resctrl: Resctrl) -> Misses {
-        Misses { events: EVENTS, open: BTreeMap::new(), resctrl, is_by_resctrl: false }
+        Misses { events: EVENTS, open: BTreeMap::new(), resctrl, source: None }
     }
 
     /// What was counted of each, by the processor's own counters or else by resctrl; and what to tell the operator, if
@@ -90,20 +93,23 @@ impl Misses {
         cpus: &[u32],
         cgroup_root: &Path,
     ) -> Result<(Vec<ThreadCount>, Option<String>), String> {
-        let (counts, news) = match self.read(wanted, cpus, cgroup_root) {
-            Ok(counts) => (counts, None),
-            Err(reason) => match self.resctrl.read(wanted, cgroup_root) {
-                Ok(counts) => {
-                    (counts, Some(format!("interference: resctrl counts what is fetched: {reason}")))
-                }
-                Err(more) => {
-                    self.is_by_resctrl = false;
-                    return Err(format!("{reason}; {more}"));
-                }
-            },
+        let was = self.source.take();
+        let reason = match self.read(wanted, cpus, cgroup_root) {
+            Ok(counts) => {
+                self.source = Some(PERF);
+                return Ok((counts, None));
+            }
+            Err(reason) => reason,
         };
-        let was = std::mem::replace(&mut self.is_by_resctrl, news.is_some());
-        Ok((counts, news.filter(|_| !was)))
+        let counts = self.resctrl.read(wanted, cgroup_root).map_err(|more| format!("{reason}; {more}"))?;
+        self.source = Some(RESCTRL);
+        let is_news = was != self.source;
+        Ok((counts, is_news.then(|| format!("interference: resctrl counts what is fetched: {reason}"))))
+    }
+
+    /// Whose the last counts were, for an operator; nothing if there were none.
+    pub fn source(&self) -> Option<&'static str> {
+        self.source
     }
 
     /// What was counted of each: threads of VMs, and cgroups without any on these CPUs. Those that have ended say
@@ -269,5 +275,6 @@ mod tests {
         let reason = misses.count(&[(&cgroup, vec![tid])], &[0], Path::new("/")).unwrap_err();
         assert!(reason.contains("counts no cache misses") || reason.contains("perf_event"), "{reason}");
         assert!(reason.contains("; resctrl counts no memory bandwidth either"), "{reason}");
+        assert_eq!(misses.source(), None);
     }
 }

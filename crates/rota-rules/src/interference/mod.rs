@@ -249,6 +249,7 @@ impl Neighbours {
         Some(InterferenceStatus {
             strategy: strategy.to_owned(),
             no_counters: self.blind.clone(),
+            counted_by: None,
             exchanges: self.exchanges,
             moves: self.moves,
             alarms: self.alarms,

@@ -94,7 +94,8 @@ pub fn pods(status: &KubernetesStatus, text: &mut String) {
 /// What is done about cache interference, and how much is fetched where.
 fn neighbours(status: &InterferenceStatus, text: &mut String) {
     let InterferenceStatus { strategy, exchanges, moves, hungry, alarms, .. } = status;
-    *text += &format!("cache interference: {strategy}; {moves} vCPUs moved by {exchanges} tables so far");
+    let by = status.counted_by.as_ref().map_or_else(String::new, |by| format!(" by {by}"));
+    *text += &format!("cache interference: {strategy}{by}; {moves} vCPUs moved by {exchanges} tables so far");
     if let Some(reason) = &status.no_counters {
         *text += &format!("; not measured: {reason}");
     } else if strategy == "measured" {
@@ -268,6 +269,7 @@ mod tests {
         InterferenceStatus {
             strategy: "measured".into(),
             no_counters: None,
+            counted_by: Some("resctrl".into()),
             exchanges: 3,
             moves: 8,
             alarms: 5,
@@ -335,7 +337,7 @@ web-0: lost in its slots to: kernel threads 120.0 us
 spares: 1 of 2 ready of share 0.25, 20.00 ms
 containerd v2.1.4 tells of 12 pods, and 11 have their cgroup here
 shop/db-0: cpus: \"x\" is none
-cache interference: measured; 8 vCPUs moved by 3 tables so far; 2 vCPUs fill caches now, found 5 times
+cache interference: measured by resctrl; 8 vCPUs moved by 3 tables so far; 2 vCPUs fill caches now, found 5 times
   1.2 s ago 2 vCPUs have changed places: cache domain 0 fetched 900 lines a ms
   socket 0 fetches 500 lines a ms: CPU 0 500, CPU 1 0
   socket 1 fetches 400 lines a ms: CPU 2 400
