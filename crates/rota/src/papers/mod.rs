@@ -52,6 +52,7 @@ pub const FIGURES: &[&Figure] = &[
     &interference::LARGER_GUESTS,
     &scalability::WORKED_EXAMPLE,
     &scalability::FORK_JOIN,
+    &oversubscription::SWITCHED,
     &oversubscription::BLOCKED,
     &oversubscription::ELASTIC,
     &oversubscription::SERVED,

@@ -280,3 +280,12 @@ fn threads_that_sleep_may_be_more_than_cpus() {
     let worst = tables[0].rows.iter().filter(|row| row.setting == "the worst");
     assert!(worst.clone().count() == 4 && worst.clone().all(|row| row.ours < 1.17), "{:?}", tables[0]);
 }
+
+/// Figure 4: two threads lose to each other's caches once their halves of an array outgrow the private one, and no more
+/// than a few percent where no cache holds them.
+#[test]
+fn changes_of_task_cost_caches() {
+    let table = tables("002-fig4", 10).remove(0);
+    let cost = |kib: u32| table.ours(&format!("in sequence, {kib} KiB"), "CFS");
+    assert!(cost(256).abs() < 0.01 && cost(512) > 0.03 && cost(131_072).abs() < 0.06, "{table:?}");
+}

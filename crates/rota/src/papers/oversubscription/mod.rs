@@ -5,6 +5,7 @@
 mod blocking;
 mod server;
 mod spinning;
+mod switched;
 
 use anyhow::Result;
 use rota_scenario::Outcome;
@@ -15,6 +16,7 @@ use super::{Case, Study, called};
 pub use blocking::{BLOCKED, ELASTIC};
 pub use server::SERVED;
 pub use spinning::{LOCKED, LOOKED};
+pub use switched::SWITCHED;
 
 /// A scheduler, and whether threads that wait busily give way.
 #[derive(Clone, Copy)]
