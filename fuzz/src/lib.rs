@@ -1,6 +1,11 @@
-//! From a configuration's text to a certified table, as the daemon goes: what the fuzzers drive.
+//! What the fuzzers drive: here all from a configuration's text to a certified table, as the daemon goes. Each other
+//! module is of something that strangers can make.
 
 pub mod host;
+pub mod machine;
+pub mod recording;
+pub mod runtime;
+pub mod table;
 
 use rota_model::config::{Source, parse};
 use rota_model::{Class, Model, TenantId, Topology};
