@@ -49,6 +49,12 @@ if readelf --sections "$unpacked/usr/bin/rota" | grep -q '\.debug_info'; then
     exit 1
 fi
 
+# systemd would make the folder of the scheduler read-only, and promises would end with the daemon.
+if grep -q '^ProtectKernelTunables=yes' "$unpacked/usr/lib/systemd/system/rota.service"; then
+    echo "the unit hides /sys/fs/bpf from the daemon" >&2
+    exit 1
+fi
+
 # What is in it runs, and the configuration that comes with it is right.
 "$unpacked/usr/bin/rota" plan --config "$unpacked/etc/rota/rota.toml" >/dev/null
 if command -v systemd-analyze >/dev/null; then

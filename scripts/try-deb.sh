@@ -53,6 +53,9 @@ for path in /usr/share/man/man1/rota.1.gz /usr/share/bash-completion/completions
     has $path || fail "$path is not there"
 done
 inside bash -n /usr/share/bash-completion/completions/rota
+for program in $(sed -n 's/^Exec[A-Za-z]*=\([^ ]*\).*/\1/p' "$ROOT/usr/lib/systemd/system/rota.service"); do
+    has "$program" || fail "the unit calls $program, which a minimal system lacks"
+done
 if (cd "$ROOT" && find etc/systemd -name 'rota.*' | grep .); then
     fail "the daemon is to start by itself, which nobody asked for"
 fi
