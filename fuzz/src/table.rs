@@ -2,14 +2,13 @@
 
 use rota_model::{Class, Costs, Model, TenantId};
 use rota_rules::planning::{promises, propose};
-use rota_table::{Promise, TableView, certify};
+use rota_table::{Promise, TableView, Violation, certify};
 
-/// Changes words of the table of this host, each by its place, and has it certified. Its checksum fits: a certifier
-/// that trusts it would learn nothing from bytes that no encoder writes.
+/// Changes words of the table of this host, each by its place, and has it read.
 ///
 /// # Panics
 ///
-/// If a reader goes beyond the table, or the certifier passes what it has not passed before.
+/// See [`withstand`].
 pub fn changed(text: &str, changes: &[(u16, u32)]) {
     let Some(Model { host, tenants }) = crate::read(text) else { return };
     let reserved = |(_, tenant): &(TenantId, rota_model::Tenant)| matches!(tenant.class, Class::Reserved(_));
@@ -26,15 +25,14 @@ pub fn changed(text: &str, changes: &[(u16, u32)]) {
     withstand(bytes, &promises, costs);
 }
 
-/// Everything that reads a table's bytes, on these, with the checksum that fits them.
+/// Everything that reads a table's bytes, on these. Their checksum is made to fit: with a wrong one nothing is read.
 ///
 /// # Panics
 ///
-/// See [`changed`].
+/// If a reader goes beyond the table, or a table is certified that cannot be read.
 pub fn withstand(mut bytes: Vec<u8>, promises: &[Promise], costs: Costs) {
-    let checksum = checksum(&bytes);
-    if let Some(field) = bytes.get_mut(16..24) {
-        field.copy_from_slice(&checksum.to_le_bytes());
+    if let Err(Violation::Checksum { computed, .. }) = certify(&bytes[..], promises, costs) {
+        bytes[16..24].copy_from_slice(&computed.to_le_bytes());
     }
     let certified = certify(&bytes[..], promises, costs);
     let Ok(view) = TableView::new(&bytes) else {
@@ -50,15 +48,4 @@ pub fn withstand(mut bytes: Vec<u8>, promises: &[Promise], costs: Costs) {
             assert!(view.lookup(number, now_ns).is_none_or(|owner| owner.until_ns >= now_ns));
         }
     }
-}
-
-/// FNV-1a by folded words, as `rota-table`'s layout defines it: checksum and generation (bytes 16 to 31) taken as zero.
-fn checksum(bytes: &[u8]) -> u64 {
-    let byte =
-        |at: usize| bytes.get(at).filter(|_| !(16..32).contains(&at)).map_or(0, |&byte| u64::from(byte));
-    let word = |at: usize| (0..8).map(|place| byte(at + place) << (8 * place)).sum::<u64>();
-    (0..bytes.len()).step_by(8).fold(0xcbf29ce484222325, |hash, at| {
-        let product = (hash ^ word(at)).wrapping_mul(0x100000001b3);
-        product ^ (product >> 32)
-    })
 }

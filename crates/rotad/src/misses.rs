@@ -253,6 +253,8 @@ mod tests {
         let (first, second) = (first[0].counted, second[0].counted);
         assert!(second.ran_ns > first.ran_ns && second.references > first.references, "{first:?} {second:?}");
         assert!(second.misses >= first.misses);
+        assert!(misses.count(&wanted, &[0], Path::new("/")).is_ok());
+        assert_eq!(misses.source(), Some(PERF));
     }
 
     #[test]
