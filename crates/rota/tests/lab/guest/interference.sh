@@ -12,3 +12,15 @@ status before
 until_second $END
 status after
 stop
+
+# Once more, with something that is counted: three compute, all of them on one CPU to begin with.
+for tenant in $NAMES; do echo 1 >$CGROUPS/$tenant/cgroup.kill; done
+export ROTA_SOFTWARE_EVENTS=1
+up counted
+for tenant in t0 t2 t4; do busy $tenant; done
+hungry() { answered counted && grep -q '"hungry":'$1, /results/counted.json; }
+await hungry 3
+await logged "have changed places: "
+sleep 1
+status counted
+stop
