@@ -2,10 +2,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Installs a package of rota in a clean Debian of this machine's release, as a new user would: then uses it, edits its
 # configuration, installs it once more, removes it and purges it. As root; nothing of it is left on this machine.
+#
+# scripts/try-deb.sh PACKAGE.deb [VMLINUX]: with a kernel, that system is booted with systemd then.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-[ $# = 1 ] && [ -f "$1" ] || { echo "usage: scripts/try-deb.sh PACKAGE.deb" >&2; exit 2; }
+if [ $# = 0 ] || [ $# -gt 2 ] || ! [ -f "$1" ]; then
+    echo "usage: scripts/try-deb.sh PACKAGE.deb [VMLINUX]" >&2
+    exit 2
+fi
 # shellcheck source=/dev/null
 . /etc/os-release
 work=$(mktemp -d)
@@ -75,3 +80,9 @@ inside apt-get purge --yes rota
 left=$(files | comm -13 "$work/before" - | grep --ignore-case rota) || true
 [ -z "$left" ] || fail "left behind: $left"
 echo "try-deb: $(basename "$1") installs, runs, is upgraded, removed and purged on $VERSION_CODENAME"
+
+if [ $# = 2 ]; then
+    echo "try-deb: booting with systemd"
+    inside apt-get install --yes --no-install-recommends systemd systemd-sysv dbus
+    scripts/try-systemd.sh "$ROOT" "$2"
+fi
