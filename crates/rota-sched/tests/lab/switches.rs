@@ -38,5 +38,5 @@ fn one_cpu_misses_nothing() {
 #[test]
 #[ignore = "boots a kernel"]
 fn two_cpus_change_over_together() {
-    switches("6.18", 2, Clock::Real, 50);
+    switches("6.18", 2, Clock::Real, 20);
 }

@@ -59,6 +59,7 @@ fn plan() -> String {
 fn a_hostile_tenant_takes_nothing() {
     let plan = plan();
     let guest = Guest::exact_on(NEWEST, 2)
+        .halved(2)
         .own("rota-adversary")
         .module("vsock_loopback")
         .program("setpriv")

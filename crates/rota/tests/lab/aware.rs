@@ -26,7 +26,7 @@ fn threads_leave_a_cpu_before_it_is_taken_on_the_newest_kernel() {
 }
 
 fn leaves(kernel: &'static str) {
-    let guest = Guest::exact_on(kernel, 2).own("rota-taken").own("rota-parallel").own("rota-spin");
+    let guest = Guest::exact_on(kernel, 2).halved(0).own("rota-taken").own("rota-parallel").own("rota-spin");
     // By loopback the host is this machine, whose context id is 1.
     let guest = guest.own("examples/timetables").module("vsock_loopback");
     let results = guest.file("/lab/timetable", TIMETABLE).run("", &script!("aware.sh"));

@@ -39,6 +39,7 @@ const CHANGE_NS: f64 = 50_000.0;
 fn a_crowd_disturbs_nobody_else() {
     let (threads, share, seconds) = crowd();
     let results = Guest::exact(NEWEST)
+        .halved(0)
         .own("rota-crowd")
         .file("/lab/crowd", &format!("{threads} {seconds}\n"))
         .run(&config(share), &script!("crowd.sh"));

@@ -15,7 +15,7 @@ match = { cgroup = "web" }
 #[test]
 #[ignore = "boots a guest"]
 fn edits_are_refused_or_taken_up() {
-    let results = Guest::parallel(NEWEST).run(CONFIG, &script!("edits.sh"));
+    let results = Guest::exact_on(NEWEST, 2).run(CONFIG, &script!("edits.sh"));
     let [before, wrong, right, infeasible] =
         ["before", "wrong", "right", "infeasible"].map(|name| results.status(name));
 

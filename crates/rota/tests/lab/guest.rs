@@ -50,7 +50,7 @@ impl Guest {
             kernel,
             cpus: 1,
             clock: Clock::Instructions,
-            halvings: 0,
+            halvings: 1,
             own: vec!["rota", "rota-probe"],
             programs: vec![],
             modules: vec![],
@@ -72,7 +72,8 @@ impl Guest {
         Guest { cpus: 2, clock: Clock::Real, ..Guest::exact(kernel) }
     }
 
-    /// With its speed halved so many times: a quarter as fast, a minute of it takes as long as a quarter otherwise.
+    /// With its speed of an instruction in a nanosecond halved so many times, instead of once: a quarter as fast, a
+    /// minute of it takes as long as a quarter otherwise.
     pub fn halved(mut self, times: u32) -> Guest {
         self.halvings = times;
         self

@@ -39,7 +39,7 @@ fn what_a_realtime_hog_takes_is_told() {
     let [before, hogged, after] = [&before, &hogged, &after].map(|status| tenant(status, "web"));
     // Real-time tasks leave a twentieth of a second to others.
     assert!(results.gaps("web").longest_ns >= 500_000_000, "{}", results.gaps("web").longest_ns);
-    assert_eq!((before.missed, before.lost_ns.higher_class), (0, 0));
+    assert!(before.missed == 0 && before.lost_ns.higher_class < 1_000_000, "{before:?}");
     assert!(hogged.missed > 0 && hogged.missed == hogged.missed_by_cause.higher_class, "{hogged:?}");
     assert!(hogged.lost_ns.higher_class >= 250_000_000, "{hogged:?}");
     assert_eq!(after.missed, hogged.missed);
@@ -82,7 +82,7 @@ match = { cgroup = "t{i}" }
 #[test]
 #[ignore = "boots a guest"]
 fn realtime_alarms_cost_no_slot() {
-    let results = Guest::exact(NEWEST).program("stress-ng").run(CROWD, &script!("alarms.sh"));
+    let results = Guest::exact(NEWEST).halved(2).program("stress-ng").run(CROWD, &script!("alarms.sh"));
     let (before, after) = (results.status("before"), results.status("after"));
     for name in ["t0", "t1", "t2", "t3"] {
         let [before, after] = [&before, &after].map(|status| tenant(status, name));

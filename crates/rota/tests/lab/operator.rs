@@ -23,7 +23,7 @@ match = { cgroup = "db" }
 #[test]
 #[ignore = "boots a guest"]
 fn an_operator_is_told_what_is_in_the_way_and_what_goes_on() {
-    let results = Guest::parallel(NEWEST).program("script").run(CONFIG, &script!("operator.sh"));
+    let results = Guest::exact_on(NEWEST, 2).program("script").run(CONFIG, &script!("operator.sh"));
 
     let before = findings(&results, "before.json");
     assert_eq!(said(&before, "sched_ext"), ("ok", "no scheduler is loaded"));

@@ -168,7 +168,6 @@ fn profile_adds_up(kernel: &'static str) {
     let programs = programs();
     let on_path = ["redis-server", "redis-cli", "redis-benchmark", "xz", "zstd"];
     let guest = Guest::exact_on(kernel, 2)
-        .halved(1)
         .own("rota-parallel")
         .built("openmp", openmp())
         .file("/lab/programs", &programs);

@@ -13,7 +13,7 @@ const CPU_TIME: f64 = 0.15;
 #[test]
 #[ignore = "boots a guest"]
 fn a_mix_recorded_under_eevdf_is_replayed() {
-    let results = Guest::exact(NEWEST).program("stress-ng").run("", &script!("record.sh"));
+    let results = Guest::exact(NEWEST).halved(2).program("stress-ng").run("", &script!("record.sh"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mix.recording");
     std::fs::write(&path, results.bytes("mix.recording")).unwrap();
