@@ -4,7 +4,7 @@ use rota_rules::status::Status;
 
 use crate::guest::{Guest, NEWEST, script, tenant};
 
-/// Six tenants on two CPUs. No emulator counts cache misses, so at last the time that a tenant runs stands in for these.
+/// Six tenants on two CPUs. No emulator counts cache misses, so at last the time that a tenant runs stands in for them.
 const CONFIG: &str = r#"
 [host]
 cpus = "0-1"
