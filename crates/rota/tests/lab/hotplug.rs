@@ -20,7 +20,7 @@ match = { cgroup = "batch" }
 #[test]
 #[ignore = "boots a guest"]
 fn tenants_survive_cpus_that_go_and_come() {
-    let results = Guest::exact_on(NEWEST, 2).halved(2).run(CONFIG, &script!("hotplug.sh"));
+    let results = Guest::exact_on(NEWEST, 2).run(CONFIG, &script!("hotplug.sh"));
     for (name, cpus) in [("gone", 1), ("named", 1), ("back", 2)] {
         let status = results.status(name);
         assert_eq!(tenant(&status, "web").state, State::Served, "{name}");
