@@ -5,6 +5,7 @@ mod adopt;
 mod growth;
 mod outlive;
 mod rehome;
+mod sample;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -203,6 +203,9 @@ structures! {
         stalled_publishers: u64,
         alive_ns: u64,
         grace_ns: u64,
+        sample_until_ns: u64,
+        sample_tenant: u32,
+        padding: u32,
     }
     Publish = "rota_publish" {
         buffer: u32,
@@ -219,6 +222,12 @@ structures! {
     Open = "rota_open" {
         buffer: u32,
         reserved: u32,
+    }
+    Sample = "rota_sample" {
+        tenant: u32,
+        reserved: u32,
+        length_ns: u64,
+        until_ns: u64,
     }
     Reweigh = "rota_reweigh" {
         tenant: u32,

@@ -97,6 +97,28 @@ int reweigh(struct rota_reweigh *arg)
 	return 0;
 }
 
+/*
+ * Begins a sample of a tenant (sample.bpf.h). Whoever asks, samples are short and rare: that holds here, so that no
+ * loader has to be trusted with it.
+ */
+SEC("syscall")
+int hold_off(struct rota_sample *arg)
+{
+	u64 now = bpf_ktime_get_ns(), until = now + arg->length_ns;
+	u32 cpu;
+
+	if (!arg->length_ns || arg->length_ns > ROTA_SAMPLE_MAX_NS)
+		return -EINVAL;
+	if (live.sample_until_ns && now < live.sample_until_ns + ROTA_SAMPLE_REST_NS)
+		return -EAGAIN;
+	live.sample_tenant = arg->tenant;
+	__sync_lock_test_and_set(&live.sample_until_ns, until);
+	arg->until_ns = until;
+	bpf_for (cpu, 0, nr_host_cpus)
+		decide_anew(cpu);
+	return 0;
+}
+
 /* Has every CPU decide anew. */
 SEC("syscall")
 int kick_all(void *unused)

@@ -39,7 +39,8 @@ static __always_inline void bound_by_prev(struct run *r, struct cpu_ctx *c)
 
 	r->prev_tenant = ROTA_NONE;
 	r->has_bound = false;
-	if (r->prev_dsq != DSQ_SHARED(c->role.domain) || !is_shared_tenant(tenant) || !f)
+	if (r->prev_dsq != DSQ_SHARED(c->role.domain) || !is_shared_tenant(tenant) || !f ||
+	    is_held_off(c->fair.served, r->now))
 		return;
 	r->prev_tenant = c->fair.served;
 	r->has_bound = true;
@@ -78,7 +79,7 @@ __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 		bpf_iter_scx_dsq_destroy(&it);
 		return ROTA_NONE;
 	}
-	bpf_for (i, 0, FAIR_LOOKS) {
+	bpf_for (i, 0, is_sampled(r->now) ? SAMPLE_LOOKS : FAIR_LOOKS) {
 		struct rota_tenant *tenant;
 		struct task_ctx *t;
 		struct fair_ctx *f;
@@ -92,7 +93,7 @@ __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 		number = t ? t->stands_for : ROTA_NONE;
 		tenant = tenant_of(number);
 		f = fair_ctx(number);
-		if (!t || !f || !tenant || !may_run_here(p, r->cpu))
+		if (!t || !f || !tenant || is_held_off(number, r->now) || !may_run_here(p, r->cpu))
 			continue;
 		if (!t->overdue && !t->raised && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
 			t->raised = is_bound;
@@ -122,22 +123,26 @@ static __always_inline bool serve_behind_front(struct run *r, u32 domain, u32 te
 	       serve_own(r, DSQ_QUEUE(tenant->first_queue), level, until, place->since);
 }
 
-/* Takes the tenant's front from a line: it gets another one. If it is gone meanwhile, the first of the line. */
+/*
+ * Takes the tenant's front from a line: it gets another one. If it is gone meanwhile, the first of the line. With
+ * ROTA_NONE for a domain, a thread that is bound here.
+ */
 __noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id, u32 level, u64 until)
 {
+	u64 dsq = domain == ROTA_NONE ? DSQ_BOUND(r->cpu) : DSQ_SHARED(domain);
+	u64 front = domain == ROTA_NONE ? 0 : IN_LINE(tenant_id, domain), was;
 	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
-	u64 front = IN_LINE(tenant_id, domain), was;
 	bool moved = false;
 	u32 i;
 
 	if (!c)
 		return false;
-	if (serve_behind_front(r, domain, tenant_id, level, until))
+	if (front && serve_behind_front(r, domain, tenant_id, level, until))
 		return true;
-	if (!bpf_iter_scx_dsq_new(&it, DSQ_SHARED(domain), 0)) {
-		bpf_for (i, 0, 2 * FAIR_LOOKS) {
+	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
+		bpf_for (i, 0, is_sampled(r->now) ? SAMPLE_LOOKS : 2 * FAIR_LOOKS) {
 			struct task_ctx *t;
 
 			p = bpf_iter_scx_dsq_next(&it);
@@ -154,9 +159,10 @@ __noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id
 		}
 	}
 	bpf_iter_scx_dsq_destroy(&it);
-	fair_promote((u32)front - 1, front >> 32);
+	if (front)
+		fair_promote((u32)front - 1, front >> 32);
 	if (!moved)
-		return serve(r, DSQ_SHARED(domain), level, until);
+		return !is_sampled(r->now) && serve(r, dsq, level, until);
 	r->keeps_prev = false;
 	c->turn.picked = level;
 	c->turn.until_ns = until;
@@ -243,6 +249,14 @@ __noinline int call_all_overdue(struct run *r __arg_nonnull)
 	return 0;
 }
 
+/* The first of the threads that are bound here, or in a sample the tenant's. */
+static __always_inline bool serve_bound(struct run *r, u32 tenant, u32 level, u64 until)
+{
+	if (is_sampled(r->now))
+		return fair_take(r, ROTA_NONE, tenant, level, until);
+	return serve(r, DSQ_BOUND(r->cpu), level, until);
+}
+
 /* The tenant that is furthest behind, or the present one if that is not ahead of it. */
 __noinline bool serve_fair(struct run *r __arg_nonnull, u32 level, u64 until)
 {
@@ -261,7 +275,7 @@ __noinline bool serve_fair(struct run *r __arg_nonnull, u32 level, u64 until)
 	line = fair_comes(r, DSQ_SHARED(c->role.domain), false);
 	if ((settings.nr_domains > 1 && fair_migrate(r, level, until)) ||
 	    (line != ROTA_NONE && fair_take(r, c->role.domain, line, level, until)) ||
-	    (bound != ROTA_NONE && serve(r, DSQ_BOUND(r->cpu), level, until))) {
+	    (bound != ROTA_NONE && serve_bound(r, bound, level, until))) {
 		c->turn.until_ns = fair_until(r, c, level, ROTA_NONE, until);
 		return true;
 	}

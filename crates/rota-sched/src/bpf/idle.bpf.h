@@ -6,6 +6,7 @@
 #define ROTA_IDLE_BPF_H
 
 #include "locals.bpf.h"
+#include "sample.bpf.h"
 #include "slot.bpf.h"
 
 /*
@@ -81,6 +82,8 @@ static __always_inline void look_while_idle(struct run *r, struct cpu_ctx *c)
 	}
 	c->idle.missed_ns = c->idle.missed_ns ? min_time(2 * c->idle.missed_ns, ROTA_LOOK_IDLE_NS) : ROTA_LOOK_AGAIN_NS;
 	r->look_at = min_time(r->look_at, r->now + c->idle.missed_ns);
+	if (is_sampled(r->now)) /* who waits may be held off */
+		r->look_at = min_time(r->look_at, live.sample_until_ns);
 }
 
 /* Nothing to run. */

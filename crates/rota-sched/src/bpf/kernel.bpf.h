@@ -51,6 +51,7 @@ enum {
 
 #define CLOCK_MONOTONIC 1
 #define PF_KTHREAD	0x00200000
+#define EAGAIN		11
 #define EINVAL		22
 #define ENOMEM		12
 

@@ -55,7 +55,7 @@ __noinline bool pick_tenant(struct run *r __arg_nonnull)
 	if (c->role.exclusive)
 		return false;
 	return serve_fair(r, ROTA_LEVEL_SHARED, c->slot.end) ||
-	       serve_in_turn(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end);
+	       (!is_sampled(r->now) && serve_in_turn(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end));
 }
 
 #endif /* ROTA_ORDER_BPF_H */

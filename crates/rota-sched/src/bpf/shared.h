@@ -18,6 +18,10 @@
 #define ROTA_EXIT_REASON_LEN 128
 #define ROTA_EXIT_MSG_LEN    512
 
+/* Others are held off for no longer than this while a tenant is sampled, and then not again for so long. */
+#define ROTA_SAMPLE_MAX_NS  50000000ULL
+#define ROTA_SAMPLE_REST_NS 1900000000ULL
+
 /* How long a thread runs before its siblings in the same queue get their turn: this, divided among many siblings. */
 #define ROTA_QUANTUM_NS	    4000000ULL
 #define ROTA_ROTATION_NS    40000000ULL
@@ -284,6 +288,9 @@ struct rota_live {
 	__u64 stalled_publishers; /* tables published after the time at which they were to come into force */
 	__u64 alive_ns;		  /* written by the daemon now and then, CLOCK_MONOTONIC */
 	__u64 grace_ns;		  /* for so long the scheduler goes on without it; 0: it ends with the daemon */
+	__u64 sample_until_ns;	  /* until then shared and background tenants but one are held off (sample.bpf.h) */
+	__u32 sample_tenant;	  /* that one */
+	__u32 padding;
 };
 
 /* The code with which the scheduler ends when the grace time is over. */
@@ -309,6 +316,14 @@ struct rota_rehome {
 struct rota_open {
 	__u32 buffer;
 	__u32 reserved;
+};
+
+/* Argument of the program hold_off: whom to sample, and for how long. */
+struct rota_sample {
+	__u32 tenant;
+	__u32 reserved;
+	__u64 length_ns;
+	__u64 until_ns; /* out: when it ends by itself */
 };
 
 /* Argument of the program reweigh: a shared tenant, and the weight that it had; 0: it was none. */

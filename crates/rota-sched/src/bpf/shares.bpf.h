@@ -11,7 +11,7 @@
 #define ROTA_SHARES_BPF_H
 
 #include "clock.bpf.h"
-#include "state.bpf.h"
+#include "sample.bpf.h"
 
 static __always_inline struct fair_ctx *fair_ctx(u32 tenant)
 {
@@ -222,9 +222,11 @@ static __always_inline void fair_turn(struct cpu_ctx *c, const struct rota_tenan
 		return;
 	grain = weighted(tenant, ROTA_FAIR_GRAIN_NS);
 	tag = fair_next(c, c->fair.served, f);
-	if (vtime_before(d->v + grain, tag))
-		put_forward(&d->v, tag);
-	remember(d, c->role.domain, now);
+	if (!is_sampled(now)) {
+		if (vtime_before(d->v + grain, tag))
+			put_forward(&d->v, tag);
+		remember(d, c->role.domain, now);
+	}
 	booked = fair_turn_of(c, tenant, now);
 	if (booked + c->fair.unsettled > c->fair.booked + grain) /* unless most of it is booked still */
 		settle_clock(c, f, d, booked);

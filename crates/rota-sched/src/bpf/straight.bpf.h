@@ -20,7 +20,7 @@ static __always_inline bool goes_straight(struct task_struct *p, struct task_ctx
 	struct fair_ctx *f = fair_ctx(t->m.tenant);
 	struct cpu_ctx *c = cpu_ctx(cpu);
 
-	if (!f || !c || c->role.housekeeping || !is_shared_tenant(tenant))
+	if (!f || !c || c->role.housekeeping || !is_shared_tenant(tenant) || is_held_off_now(t->m.tenant))
 		return false;
 	c->offer.gives_way = 0;
 	t->tag = fair_tag(p, t, tenant, f);
@@ -36,7 +36,7 @@ static __always_inline bool goes_straight_at_home(struct task_struct *p, struct 
 
 	if (!(enq_flags & SCX_ENQ_WAKEUP) || !is_bound || !c || c->turn.level != ROTA_LEVEL_IDLE ||
 	    c->role.housekeeping || c->role.exclusive || !is_shared_tenant(tenant_of(t->m.tenant)) ||
-	    !scx_bpf_test_and_clear_cpu_idle(cpu))
+	    is_held_off_now(t->m.tenant) || !scx_bpf_test_and_clear_cpu_idle(cpu))
 		return false;
 	return goes_straight(p, t, cpu);
 }

@@ -44,6 +44,7 @@ static void native_programs(void *to, native_address_found found)
 	PROGRAM(open_cpus);
 	PROGRAM(reweigh);
 	PROGRAM(kick_all);
+	PROGRAM(hold_off);
 }
 
 static const struct sched_ext_ops *native_operations(void)

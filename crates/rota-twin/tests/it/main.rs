@@ -17,6 +17,7 @@ mod races;
 mod rota;
 #[path = "../../../rota-sim/tests/it/round_robin.rs"]
 mod round_robin;
+mod sample;
 mod second;
 mod spin;
 mod starve;
