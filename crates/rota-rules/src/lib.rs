@@ -20,6 +20,7 @@ pub mod measures;
 pub mod planning;
 pub mod pods;
 pub mod profile;
+pub mod sampling;
 pub mod slowdown;
 pub mod status;
 

@@ -34,7 +34,7 @@ use crate::resctrl::Resctrl;
 use crate::server::{Server, ask};
 use crate::service::Service;
 use crate::takeover::{Starter, told_of};
-use crate::{metrics, socket, sources};
+use crate::{metrics, sampler, socket, sources};
 
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
 const HOTPLUG: Duration = Duration::from_secs(2);
@@ -360,7 +360,7 @@ impl<'a, S: Installer> Session<'a, S> {
                 self.tell_how_it_goes();
             }
             self.service.alive();
-            let [stopped, left, reload, cgroups, config, asked, pods] = self.wait(signals)?;
+            let [stopped, left, reload, cgroups, config, asked, sampled, pods] = self.wait(signals)?;
             if stopped || left {
                 self.service.stopping();
                 return Ok(if stopped { Ended::Stopped } else { Ended::Left });
@@ -380,6 +380,10 @@ impl<'a, S: Installer> Session<'a, S> {
             if asked {
                 let server = self.server;
                 server.answer(|| self.status());
+            }
+            if sampled {
+                let number = |name: &str| self.driver.number_of(name);
+                self.server.sampler.answer(|it| sampler::sample(&self.scheduler, number(&it.tenant), it));
             }
         }
     }
@@ -411,7 +415,7 @@ impl<'a, S: Installer> Session<'a, S> {
     }
 
     /// Waits for a signal, cgroups, configuration, a client, pods, or the next thing that is due.
-    fn wait(&self, signals: Signals) -> Result<[bool; 7]> {
+    fn wait(&self, signals: Signals) -> Result<[bool; 8]> {
         let due_ns = self.driver.due_ns().saturating_sub(now_ns());
         // A pause ends with a look.
         let pause_ns = Some(self.discovery.pause().as_nanos() as u64).filter(|pause_ns| *pause_ns > 0);
@@ -420,7 +424,8 @@ impl<'a, S: Installer> Session<'a, S> {
         let timeout = PollTimeout::try_from(timeout_ns.div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
         let [stop, leave, reload] = [signals.stop, signals.leave, signals.reload].map(Some);
         let pods = self.runtime.as_ref().map(Pods::fd);
-        let fds = [stop, leave, reload, self.discovery.fd(), self.watch.fd(), self.server.fd(), pods];
+        let [asked, sampled] = [self.server.fd(), Some(self.server.sampler.fd())];
+        let fds = [stop, leave, reload, self.discovery.fd(), self.watch.fd(), asked, sampled, pods];
         let mut polled: Vec<PollFd> =
             fds.iter().flatten().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
         match poll(&mut polled, timeout) {

@@ -1,7 +1,10 @@
 //! The scheduler as the daemon needs it: it also installs tables, and ends. The daemon's tests have a record of what it
 //! was asked.
 
+use std::time::Duration;
+
 use anyhow::Result;
+use rota_model::TenantId;
 use rota_rules::Enactor;
 use rota_sched::{Installed, LetGo, Scheduler};
 use rota_table::Certified;
@@ -10,6 +13,8 @@ use rota_table::Certified;
 pub trait Installer: Enactor {
     /// Installs a table, and waits until it holds. All CPUs adopt it at one time, which the answer tells.
     fn install(&mut self, table: Certified) -> Result<Installed>;
+    /// Holds shared and background tenants but this one off for so long. Says until when, or nothing if it is too early.
+    fn hold_off(&self, tenant: TenantId, length: Duration) -> Result<Option<u64>>;
     /// Ends the scheduler. One that is dropped instead goes on for the grace time, if it is pinned.
     fn end(self) -> Result<()>;
     /// Why the kernel has thrown the scheduler out, once it has.
@@ -19,6 +24,10 @@ pub trait Installer: Enactor {
 impl Installer for Scheduler {
     fn install(&mut self, table: Certified) -> Result<Installed> {
         self.install(table)
+    }
+
+    fn hold_off(&self, tenant: TenantId, length: Duration) -> Result<Option<u64>> {
+        self.hold_off(tenant, length)
     }
 
     fn end(self) -> Result<()> {

@@ -22,6 +22,7 @@ mod misses;
 mod pods;
 mod preview;
 mod resctrl;
+pub mod sampler;
 pub mod server;
 mod service;
 mod socket;

@@ -18,6 +18,7 @@ use nix::unistd::geteuid;
 use rota_rules::status::Status;
 
 use crate::log::say;
+use crate::sampler::Sampler;
 use crate::socket::{listen_at, lock_path, open_lock, write_all};
 
 /// Where the daemon listens unless told otherwise.
@@ -42,6 +43,8 @@ pub struct Server {
     answered: RefCell<Option<(Instant, Arc<str>)>>,
     resting_until: Cell<Option<Instant>>,
     clients: Arc<AtomicUsize>,
+    /// Where root has tenants sampled.
+    pub sampler: Sampler,
     _lock: Flock<File>,
 }
 
@@ -62,8 +65,9 @@ impl Server {
         })?;
         let listener = listen_at(path, group)?;
         let (answered, resting_until, clients) = Default::default();
+        let sampler = Sampler::bind(path)?;
         let (path, is_shared) = (path.to_owned(), group.is_some());
-        Ok(Server { listener, path, is_shared, answered, resting_until, clients, _lock: lock })
+        Ok(Server { listener, path, is_shared, answered, resting_until, clients, sampler, _lock: lock })
     }
 
     /// Tells of clients; nothing while none is taken in.

@@ -19,6 +19,7 @@ use rota_table::Certified;
 
 use super::*;
 use crate::server::ask;
+use rota_rules::sampling::{Answer, Request};
 use rota_rules::status::{State, Status};
 
 /// What the scheduler was told. A table comes into force at once.
@@ -130,6 +131,10 @@ impl Installer for Recorder {
         Ok(Installed { generation: self.told.borrow().generation, adopted_at_ns: now_ns() })
     }
 
+    fn hold_off(&self, _: TenantId, length: Duration) -> Result<Option<u64>> {
+        Ok(Some(now_ns() + length.as_nanos() as u64))
+    }
+
     fn end(self) -> Result<()> {
         Ok(())
     }
@@ -230,6 +235,30 @@ impl Running {
 
 fn tenant<'a>(status: &'a Status, name: &str) -> &'a rota_rules::status::TenantStatus {
     status.tenants.iter().find(|tenant| tenant.name == name).unwrap()
+}
+
+#[test]
+fn who_is_here_is_sampled() {
+    let daemon = Running::start(&web(0.2));
+    daemon.wait("an empty host", |status| tenant(status, "web").state == State::Absent);
+    let ask = |hold_off_ms| {
+        let request = Request { tenant: "web".to_owned(), hold_off_ms };
+        sampler::ask(&daemon.path("rota.sock"), &request).unwrap()
+    };
+    assert!(matches!(ask(40), Answer::Refused(why) if why.contains("not on this host")));
+    fs::create_dir(daemon.path("cgroup/machine.slice/web")).unwrap();
+    daemon.wait("the tenant, served", |status| tenant(status, "web").state == State::Served);
+    let Answer::SoFar(sample) = ask(0) else { panic!("nobody is held off") };
+    // A daemon that is held up itself says so, and is asked again.
+    let end = Instant::now() + Duration::from_secs(60);
+    while ask(40) != Answer::Dedicated(sample) {
+        assert!(Instant::now() < end, "no sample is taken");
+    }
+    // Who asks for nothing that is known, is not answered, and holds up nobody for long.
+    let mut other = UnixStream::connect(daemon.path("rota.sample")).unwrap();
+    other.write_all(b"web\n").unwrap();
+    assert_eq!(ask(0), Answer::SoFar(sample));
+    daemon.stop().unwrap();
 }
 
 #[test]
