@@ -13,7 +13,7 @@ use rota_table::Certified;
 pub trait Installer: Enactor {
     /// Installs a table, and waits until it holds. All CPUs adopt it at one time, which the answer tells.
     fn install(&mut self, table: Certified) -> Result<Installed>;
-    /// Holds shared and background tenants but this one off for so long. Says until when, or nothing if it is too early.
+    /// Holds shared and background tenants but this one off for so long. Says until when; nothing if it is too early.
     fn hold_off(&self, tenant: TenantId, length: Duration) -> Result<Option<u64>>;
     /// Ends the scheduler. One that is dropped instead goes on for the grace time, if it is pinned.
     fn end(self) -> Result<()>;

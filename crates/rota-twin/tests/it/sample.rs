@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use rota_sim::programs::{Hog, Periodic};
+use rota_rules::Enactor;
+use rota_rules::sampling::Sample;
+use rota_rules::slowdown::{Prediction, Refusal, predict};
+use rota_sim::programs::sync::Patience;
+use rota_sim::programs::{Hog, Locking, Periodic, Rounds, Waiting};
+use rota_sim::{Distribution, Script};
 use rota_twin::apart;
 
 use crate::host::{Run, after, settle, start};
@@ -101,8 +106,8 @@ fn samples_are_short_and_rare() {
     });
 }
 
-/// One busy thread on two CPUs: the other CPU idles in the sample, but for who is reserved. That time is lost to all, and
-/// afterwards the others have it all until they are even.
+/// One busy thread on two CPUs: the other CPU idles in the sample, but for who is reserved. That time is lost to all,
+/// and afterwards the others have both CPUs until they are even.
 #[test]
 fn who_leaves_a_cpu_idle_pays_for_what_it_had_alone() {
     let shared = |sampled: bool| {
@@ -153,4 +158,70 @@ fn who_is_reserved_can_be_sampled_and_who_is_in_the_background_cannot() {
         let of = |name: &str| received[tenants.home(name).first_unit.index()].received_ns;
         assert!(of("web") > 74 * MS && of("one") < MS && of("batch") < MS, "{}, {}", of("web"), of("one"));
     });
+}
+
+/// What is done in four seconds, alone or beside others, and what is foretold beside them.
+fn work(programs: fn() -> Vec<Script>, others: u32) -> (u64, Option<Result<Prediction, Refusal>>) {
+    apart(move || {
+        let (mut run, mut tenants) = start(HOST);
+        for program in programs() {
+            run.spawn(tenants.thread("sampled", program));
+        }
+        for _ in 0..others {
+            run.spawn(tenants.thread("one", Hog));
+        }
+        settle(&mut run, &tenants);
+        let unit = tenants.home("sampled").first_unit.index();
+        run.run_until(run.machine.now_ns() + 500 * MS);
+        run.observer.begin(&mut run.machine);
+        let done = after(&mut run, 4 * SECOND)[unit].work;
+        (done, (others > 0).then(|| foretold(&mut run)))
+    })
+}
+
+/// As `rota profile --predict` samples.
+fn foretold(run: &mut Run) -> Result<Prediction, Refusal> {
+    let status = run.act(|run| run.policy.status(&run.machine));
+    let id =
+        status.tenants.iter().find(|tenant| tenant.name == "sampled").and_then(|tenant| tenant.id).unwrap();
+    let so_far = |run: &mut Run| {
+        let now_ns = run.machine.now_ns();
+        let read = |run: &mut Run| run.policy.ask(&mut run.machine, |loader| Enactor::read(loader, now_ns));
+        Sample::of(id, &run.act(read).unwrap())
+    };
+    let part = |run: &mut Run, ns: u64| {
+        let before = so_far(run);
+        run.run_until(run.machine.now_ns() + ns);
+        so_far(run).since(&before).unwrap().counts()
+    };
+    let [mut dedicated, mut beside] = [const { Vec::new() }; 2];
+    for _ in 0..10 {
+        beside.push(part(run, 900 * MS));
+        assert!(hold_off(run, "sampled", LENGTH).is_some());
+        run.run_until(run.machine.now_ns() + 3 * MS);
+        dedicated.push(part(run, 35 * MS));
+        run.run_until(run.machine.now_ns() + SECOND + 2 * MS);
+    }
+    predict(&dedicated, &beside)
+}
+
+#[test]
+fn what_a_sample_foretells_comes_true() {
+    let rounds = || {
+        let compute = Distribution::Uniform(200_000, 300_000);
+        Rounds { threads: 2, compute, patience: Patience::NONE }.programs()
+    };
+    let locking = || {
+        let [outside, inside] =
+            [Distribution::Uniform(100_000, 200_000), Distribution::Uniform(50_000, 100_000)];
+        Locking { threads: 3, outside, inside, waiting: Waiting::Unordered(Patience::NONE) }.programs()
+    };
+    let programs: [(&str, fn() -> Vec<Script>); 2] = [("rounds", rounds), ("locking", locking)];
+    for (name, programs) in programs {
+        let [(alone, _), (beside, foretold)] = [0, 2].map(|others| work(programs, others));
+        let slowdown = alone as f64 / beside as f64;
+        println!("{name}: {slowdown:.3} times slower, foretold {foretold:.3?}");
+        let foretold = foretold.expect("it has neighbours").expect("it goes on evenly").slowdown;
+        assert!(slowdown > 1.2 && (foretold / slowdown - 1.0).abs() < 0.03, "{name}: {foretold}, {slowdown}");
+    }
 }

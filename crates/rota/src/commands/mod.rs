@@ -12,6 +12,7 @@ pub mod lab;
 pub mod load;
 pub mod pages;
 pub mod plan;
+mod predict;
 pub mod profile;
 pub mod record;
 pub mod sim;

@@ -54,6 +54,17 @@ struct Profile {
     spending: Spending,
 }
 
+/// What `rota profile --predict --json` has and is shown.
+#[derive(Debug, Deserialize)]
+#[expect(dead_code, reason = "it is shown as it is")]
+struct Foretold {
+    useful_beside: f64,
+    useful_dedicated: f64,
+    slowdown: Option<f64>,
+    uncertainty: Option<f64>,
+    refused: Option<String>,
+}
+
 /// What the kernel has counted of a program so far.
 #[derive(Deserialize)]
 struct Kept {
@@ -167,10 +178,12 @@ fn openmp() -> PathBuf {
 fn profile_adds_up(kernel: &'static str) {
     let programs = programs();
     let on_path = ["redis-server", "redis-cli", "redis-benchmark", "xz", "zstd"];
+    let foretells = std::env::var_os("ROTA_PROGRAMS").is_some();
     let guest = Guest::exact_on(kernel, 2)
         .own("rota-parallel")
         .built("openmp", openmp())
-        .file("/lab/programs", &programs);
+        .file("/lab/programs", &programs)
+        .file("/lab/foretold", if foretells { &programs } else { "" });
     let results = on_path.into_iter().fold(guest, Guest::program).run(CONFIG, &script!("programs.sh"));
     let mut wrong = Vec::new();
     println!(
@@ -189,6 +202,10 @@ fn profile_adds_up(kernel: &'static str) {
             (running + waiting) / running,
             alone.work / beside.work
         );
+        if foretells {
+            let foretold: Foretold = results.json(&format!("{name}.foretold"));
+            println!("{name:14} rota profile --predict: {foretold:?}");
+        }
     }
     assert_eq!(wrong, Vec::<String>::new());
 }

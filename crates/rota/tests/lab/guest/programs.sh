@@ -3,12 +3,13 @@
 # same time what the kernel itself counts of each of their threads, and what they get done.
 . /lab/lib.sh
 
-# parallel SHAPE NAME: until the profile has been made; what it has done from about its begin on is told.
+# parallel SHAPE NAME: until what is measured is over; what it has done from about its begin on is told.
+LASTS_NS=4200000000
 parallel() {
     read -r now rest </proc/uptime
     now=$(echo $now | sed "s/[.]//; s/^0*//")0000000
     inside program rota-parallel $1 --threads 2 --compute-ns 250000 --start-ns $((now + 900000000)) \
-        --end-ns $((now + 4200000000)) >/results/$2.json
+        --end-ns $((now + LASTS_NS)) >/results/$2.json
 }
 
 # start PROGRAM NAME: in the tenant. What a compressor reads cannot be compressed, so that it has work.
@@ -58,6 +59,10 @@ measured() {
     usleep 2400000
     counts >/results/$1-$2.after
     wait $PROFILE
+    over $1
+}
+
+over() {
     case $1 in
     barrier | pipeline) wait $MAIN ;;
     *)
@@ -65,6 +70,14 @@ measured() {
         wait $CLIENT $MAIN || true
         ;;
     esac
+}
+
+# foretold PROGRAM: by the daemon's own samples.
+foretold() {
+    start $1 $1-foretold
+    usleep 500000
+    rota profile program --predict --json >/results/$1.foretold
+    over $1
 }
 
 tenants program neighbour spare
@@ -77,4 +90,6 @@ for program in $PROGRAMS; do measured $program alone; done
 busy neighbour
 busy neighbour
 for program in $PROGRAMS; do measured $program beside; done
+LASTS_NS=26000000000
+for program in $(cat /lab/foretold); do foretold $program; done
 stop
