@@ -288,7 +288,7 @@ struct rota_live {
 	__u64 stalled_publishers; /* tables published after the time at which they were to come into force */
 	__u64 alive_ns;		  /* written by the daemon now and then, CLOCK_MONOTONIC */
 	__u64 grace_ns;		  /* for so long the scheduler goes on without it; 0: it ends with the daemon */
-	__u64 sample_until_ns;	  /* until then shared and background tenants but one are held off (sample.bpf.h) */
+	__u64 sample_until_ns;	  /* until then all shared tenants but one are held off (sample.bpf.h) */
 	__u32 sample_tenant;	  /* that one */
 	__u32 padding;
 };

@@ -14,8 +14,8 @@ const TOO_EARLY: i32 = -11;
 
 impl<K: Kernel> Scheduler<K> {
     /// Holds shared and background tenants off for so long, but for this one. Whoever is reserved is served as ever.
-    /// Says until when, on CLOCK_MONOTONIC in ns: the scheduler ends it then by itself, with or without a loader. Nothing
-    /// if the last time is not long enough ago.
+    /// Says until when, on CLOCK_MONOTONIC in ns: the scheduler ends it then by itself, with or without a loader.
+    /// Nothing if the last time is not long enough ago.
     ///
     /// # Errors
     ///
