@@ -57,8 +57,8 @@ const NAMES: [&str; 5] = ["web", "sampled", "one", "heavy", "batch"];
 fn hold_off(run: &mut Run, name: &str, length: Duration) -> Option<u64> {
     let status = run.act(|run| run.policy.status(&run.machine));
     let tenant = status.tenants.iter().find(|tenant| tenant.name == name).and_then(|tenant| tenant.id);
-    let hold =
-        |run: &mut Run| run.policy.ask(&mut run.machine, |loader| loader.hold_off(tenant.unwrap(), length));
+    let tenant = tenant.expect("it is here");
+    let hold = |run: &mut Run| run.policy.ask(&mut run.machine, |loader| loader.hold_off(tenant, length));
     run.act(hold).expect("it can be sampled")
 }
 
@@ -160,8 +160,10 @@ fn who_is_reserved_can_be_sampled_and_who_is_in_the_background_cannot() {
     });
 }
 
+type Programs = fn() -> Vec<Script>;
+
 /// What is done in four seconds, alone or beside others, and what is foretold beside them.
-fn work(programs: fn() -> Vec<Script>, others: u32) -> (u64, Option<Result<Prediction, Refusal>>) {
+fn work(programs: Programs, others: u32) -> (u64, Option<Result<Prediction, Refusal>>) {
     apart(move || {
         let (mut run, mut tenants) = start(HOST);
         for program in programs() {
@@ -182,17 +184,17 @@ fn work(programs: fn() -> Vec<Script>, others: u32) -> (u64, Option<Result<Predi
 /// As `rota profile --predict` samples.
 fn foretold(run: &mut Run) -> Result<Prediction, Refusal> {
     let status = run.act(|run| run.policy.status(&run.machine));
-    let id =
-        status.tenants.iter().find(|tenant| tenant.name == "sampled").and_then(|tenant| tenant.id).unwrap();
+    let id = status.tenants.iter().find(|tenant| tenant.name == "sampled").and_then(|tenant| tenant.id);
+    let id = id.expect("it is here");
     let so_far = |run: &mut Run| {
         let now_ns = run.machine.now_ns();
         let read = |run: &mut Run| run.policy.ask(&mut run.machine, |loader| Enactor::read(loader, now_ns));
-        Sample::of(id, &run.act(read).unwrap())
+        Sample::of(id, &run.act(read).expect("it is read"))
     };
     let part = |run: &mut Run, ns: u64| {
         let before = so_far(run);
         run.run_until(run.machine.now_ns() + ns);
-        so_far(run).since(&before).unwrap().counts()
+        so_far(run).since(&before).expect("it is the same tenant").counts()
     };
     let [mut dedicated, mut beside] = [const { Vec::new() }; 2];
     for _ in 0..10 {
@@ -216,8 +218,7 @@ fn what_a_sample_foretells_comes_true() {
             [Distribution::Uniform(100_000, 200_000), Distribution::Uniform(50_000, 100_000)];
         Locking { threads: 3, outside, inside, waiting: Waiting::Unordered(Patience::NONE) }.programs()
     };
-    let programs: [(&str, fn() -> Vec<Script>); 2] = [("rounds", rounds), ("locking", locking)];
-    for (name, programs) in programs {
+    for (name, programs) in [("rounds", rounds as Programs), ("locking", locking)] {
         let [(alone, _), (beside, foretold)] = [0, 2].map(|others| work(programs, others));
         let slowdown = alone as f64 / beside as f64;
         println!("{name}: {slowdown:.3} times slower, foretold {foretold:.3?}");
