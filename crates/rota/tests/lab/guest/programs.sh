@@ -76,7 +76,7 @@ over() {
 foretold() {
     start $1 $1-foretold
     usleep 500000
-    rota profile program --predict --json >/results/$1.foretold
+    rota profile program --predict --json >/results/$1.foretold.json
     over $1
 }
 
