@@ -72,8 +72,8 @@ impl Guest {
         Guest { cpus: 2, clock: Clock::Real, ..Guest::exact(kernel) }
     }
 
-    /// With its speed of an instruction in a nanosecond halved so many times, instead of once: a quarter as fast, a
-    /// minute of it takes as long as a quarter otherwise.
+    /// At another speed: an instruction in a nanosecond, halved so many times; once without this. A minute of a guest
+    /// that is half as fast is emulated in half the time.
     pub fn halved(mut self, times: u32) -> Guest {
         self.halvings = times;
         self
