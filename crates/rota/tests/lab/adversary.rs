@@ -1,5 +1,7 @@
 //! A tenant that does all it can: others have what they are promised, and the daemon uses little.
 
+use std::time::Duration;
+
 use crate::guest::{Guest, NEWEST, script, tenant};
 use rota_lab::guest::adversary::Done;
 use rota_rules::status::State;
@@ -58,8 +60,10 @@ fn plan() -> String {
 #[ignore = "boots a guest"]
 fn a_hostile_tenant_takes_nothing() {
     let plan = plan();
+    let seconds: u32 = plan.split(' ').next().unwrap().parse().unwrap();
     let guest = Guest::exact_on(NEWEST, 2)
         .halved(2)
+        .longer(Duration::from_secs(8) * seconds)
         .own("rota-adversary")
         .module("vsock_loopback")
         .program("setpriv")
@@ -68,7 +72,7 @@ fn a_hostile_tenant_takes_nothing() {
     let [before, after] = ["before", "after"].map(|name| results.status(name));
     let done: Done = results.json("done");
     let number = |name: &str| results.text(name).trim().parse::<f64>().unwrap();
-    let seconds: f64 = plan.split(' ').next().unwrap().parse().unwrap();
+    let seconds = f64::from(seconds);
     let (cpu, mib) =
         ((number("spent_after") - number("spent_before")) / 100.0 / seconds, number("memory_kib") / 1024.0);
     println!("{plan}: {done:?}; the daemon used {:.1} % of a CPU and {mib:.0} MiB", 100.0 * cpu);

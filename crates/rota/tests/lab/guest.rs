@@ -34,6 +34,7 @@ pub struct Guest {
     cpus: u32,
     clock: Clock,
     halvings: u32,
+    timeout: Duration,
     own: Vec<&'static str>,
     programs: Vec<&'static str>,
     modules: Vec<&'static str>,
@@ -51,6 +52,7 @@ impl Guest {
             cpus: 1,
             clock: Clock::Instructions,
             halvings: 1,
+            timeout: TIMEOUT,
             own: vec!["rota", "rota-probe"],
             programs: vec![],
             modules: vec![],
@@ -76,6 +78,12 @@ impl Guest {
     /// that is half as fast is emulated in half the time.
     pub fn halved(mut self, times: u32) -> Guest {
         self.halvings = times;
+        self
+    }
+
+    /// For a script that takes so much longer than others.
+    pub fn longer(mut self, by: Duration) -> Guest {
+        self.timeout += by;
         self
     }
 
@@ -145,7 +153,7 @@ impl Guest {
         vm.repeats = false;
         vm.alone = false;
         vm.nested = self.nested;
-        let outcome = vm.run(&image, TIMEOUT, &mut tell_wait).unwrap();
+        let outcome = vm.run(&image, self.timeout, &mut tell_wait).unwrap();
         let results = Results(outcome);
         assert_eq!(
             results.0.status,

@@ -1,6 +1,8 @@
 //! However `rota up` ends, no tenant stops. Promises outlive the daemon that made them until the next one comes. If
 //! none comes, the kernel has the machine back.
 
+use std::time::Duration;
+
 use crate::guest::{Guest, NEWEST, script, tenant};
 use rota_rules::status::State;
 
@@ -35,6 +37,7 @@ fn count(kills: &str) -> u64 {
 #[ignore = "boots a guest"]
 fn promises_outlive_the_daemon() {
     let results = Guest::exact(NEWEST)
+        .longer(Duration::from_secs(8) * count(&kills()) as u32)
         .own("rota-hold")
         .file("/lab/kills", &kills())
         .run(CONFIG, &script!("outlive.sh"));

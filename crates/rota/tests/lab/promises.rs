@@ -62,8 +62,9 @@ fn promises_are_kept_on_an_older_kernel() {
     promises_are_kept(Guest::exact(OLDER).file("/lab/outlives", ""));
 }
 
+/// At the speed for which CONFIG's `switch_cost` is: at half of it the background's floor is all switches.
 fn promises_are_kept(guest: Guest) {
-    let results = guest.run(CONFIG, &script!("promises.sh"));
+    let results = guest.halved(0).run(CONFIG, &script!("promises.sh"));
     let (during, after) = (results.status("during"), results.status("after"));
     for name in ["steady", "quick", "capped"] {
         let gaps = results.gaps(name);
