@@ -48,6 +48,8 @@ struct Sum {
     lost_ns: [u64; 6],
     dispatches: u64,
     migrations: u64,
+    preempted: u64,
+    yields: u64,
     spins: u64,
     spins_ns: u64,
     runnable: u32,
@@ -65,6 +67,8 @@ impl Reading {
             add(&mut sum.lost_ns, &queue.lost_ns);
             sum.dispatches += queue.dispatches;
             sum.migrations += queue.migrations;
+            sum.preempted += queue.profile.preempted;
+            sum.yields += queue.profile.yields;
             sum.spins += queue.spins;
             sum.spins_ns += queue.spins_ns;
             sum.runnable += queue.runnable;
@@ -242,6 +246,8 @@ fn tenant_status(
         lost_ns: ByCause::from(now.lost_ns),
         dispatches: now.dispatches,
         migrations: now.migrations,
+        preempted: now.preempted,
+        yields: now.yields,
         spins: now.spins,
         spins_ns: now.spins_ns,
         runnable: now.runnable,
@@ -280,6 +286,8 @@ pub fn absent(tenant: &rota_model::Tenant) -> TenantStatus {
         lost_ns: ByCause::default(),
         dispatches: 0,
         migrations: 0,
+        preempted: 0,
+        yields: 0,
         spins: 0,
         spins_ns: 0,
         runnable: 0,

@@ -145,6 +145,22 @@ pub const TENANT: &[Measure<TenantStatus>] = &[
     ),
     measure!(
         Counter,
+        "tenant_preemptions",
+        "preempted",
+        number,
+        "Times that a thread stopped running that would have gone on",
+        |tenant| Value::One(tenant.preempted as f64)
+    ),
+    measure!(
+        Counter,
+        "tenant_yields",
+        "yields",
+        number,
+        "Times that a thread said that others may run: `sched_yield(2)`",
+        |tenant| Value::One(tenant.yields as f64)
+    ),
+    measure!(
+        Counter,
         "tenant_spins",
         "spins",
         number,

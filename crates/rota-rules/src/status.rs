@@ -210,6 +210,12 @@ pub struct TenantStatus {
     pub dispatches: u64,
     /// See `dispatches`.
     pub migrations: u64,
+    /// Times that one of its threads stopped running and would have gone on.
+    #[serde(default)]
+    pub preempted: u64,
+    /// Times that one of them said that others may run: `sched_yield(2)`.
+    #[serde(default)]
+    pub yields: u64,
     /// Times that a thread of it was seen to wait busily, and gave way to others of its own.
     #[serde(default)]
     pub spins: u64,

@@ -36,7 +36,7 @@ impl Spent {
     ];
 }
 
-/// Of one queue, all in ns of its threads' time since the queue came into use.
+/// Of one queue since it came into use; times are of its threads, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// By what it was spent on: indexed as [`Spent::ALL`].
@@ -49,6 +49,10 @@ pub struct Profile {
     pub waited_for_nobody_ns: u64,
     /// Longer ago than what a CPU remembers.
     pub waited_unseen_ns: u64,
+    /// How often a thread stopped running that would have gone on.
+    pub preempted: u64,
+    /// How often a thread said that others may run: `sched_yield(2)`. It goes on if no other would.
+    pub yields: u64,
 }
 
 impl Profile {
@@ -66,6 +70,8 @@ impl Profile {
             waited_for_rest_ns: read.waited_for_rest_ns,
             waited_for_nobody_ns: read.waited_for_nobody_ns,
             waited_unseen_ns: read.waited_unseen_ns,
+            preempted: read.preempted,
+            yields: read.yields,
         }
     }
 }

@@ -170,6 +170,8 @@ structures! {
         waited_for_rest_ns: u64,
         waited_for_nobody_ns: u64,
         waited_unseen_ns: u64,
+        preempted: u64,
+        yields: u64,
     }
     CpuCounters = "rota_cpu_account" {
         generation: u64,

@@ -9,6 +9,7 @@
  *   goes on  its turn is over, and a new one begins at once
  *   stops    it stops, and would go on
  *   blocks   it stops, and would not
+ *   yields   it runs, and says that others may
  *   leaves   it leaves for another class, or has ended
  *   idles    a CPU has nothing to run
  *   is busy  it has again
@@ -55,6 +56,12 @@ static __always_inline void on_blocks(struct task_struct *p, u32 cpu, struct tas
 	stands_in_no_more(t, now);
 	turn_ends(cpu, t->m.queue, TURN_BLOCKS, now);
 	profile_stops(p, cpu, t, false, now);
+}
+
+static __always_inline void on_yields(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t)
+{
+	profile_yields(t);
+	yields_to_siblings(c, p, t);
 }
 
 static __always_inline void on_leaves(struct task_ctx *t, u64 now)

@@ -327,7 +327,7 @@ bool STRUCT_OPS(rota_yield, struct task_struct *from, struct task_struct *to)
 	struct task_ctx *t = task_ctx(from);
 
 	if (!to && c && t)
-		yields_to_siblings(c, from, t);
+		on_yields(c, from, t);
 	return false;
 }
 

@@ -46,6 +46,8 @@ __noinline u64 changes_spending(u32 queue, u64 born, u32 from, u32 to, u64 now)
 		settle_spent(&p->spent[to - 1], now);
 		p->spent[to - 1].threads++;
 	}
+	if (from == ROTA_SPENT_RUNNING + 1 && to == ROTA_SPENT_WAITING + 1)
+		p->preempted++;
 	bpf_spin_unlock(&p->lock);
 	return p->born;
 }
@@ -228,6 +230,15 @@ static __always_inline void profile_stops(struct task_struct *p, u32 cpu, struct
 {
 	remember_turn(cpu, t->m.tenant, t->spending.since, now);
 	spends(t, runnable ? ROTA_SPENT_WAITING + 1 : blocks_for(p, t), now);
+}
+
+/* The thread runs, and says that others may run. */
+static __always_inline void profile_yields(struct task_ctx *t)
+{
+	struct profile *p = profile_of(t->m.queue);
+
+	if (p)
+		__sync_fetch_and_add(&p->yields, 1);
 }
 
 static __always_inline void profile_leaves(struct task_ctx *t, u64 now)

@@ -247,6 +247,8 @@ struct rota_profile {
 	__u64 waited_for_rest_ns;   /* for tenants that are in the table no more */
 	__u64 waited_for_nobody_ns; /* no tenant ran: the CPU idled, or another class had it */
 	__u64 waited_unseen_ns;	    /* longer ago than what a CPU remembers */
+	__u64 preempted;	    /* times that a thread stopped running and would have gone on */
+	__u64 yields;		    /* times that a thread said that others may run */
 };
 
 /* Counters of a CPU. */

@@ -314,6 +314,8 @@ struct profile {
 	u64 waited_for_rest_ns;
 	u64 waited_for_nobody_ns;
 	u64 waited_unseen_ns;
+	u64 preempted;
+	u64 yields;
 };
 
 /* Bits for the fingerprints of a window, one each. */

@@ -2,7 +2,7 @@
 
 use rota_model::Topology;
 use rota_sched::{Profile, Spent};
-use rota_sim::observe::{self, Spending};
+use rota_sim::observe::{self, Metrics, Spending};
 use rota_sim::programs::sync::Patience;
 use rota_sim::programs::{Benchmark, Hog, Intermittent, Load, Locking, Periodic, Rounds, Server, Waiting};
 use rota_sim::{
@@ -16,7 +16,7 @@ use crate::host::model;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 
-type Run = Simulation<Rota, Spending>;
+type Run = Simulation<Rota, (Spending, Metrics)>;
 
 const HOST: &str = r#"
 [host]
@@ -64,7 +64,8 @@ fn start(text: &str) -> (Run, Tenants) {
     let model = model(text);
     let policy = Rota::new(&model).expect("a host");
     let topology: Topology = model.host.topology.clone();
-    let mut run = Run::new(topology, Costs::default(), 1, 1_000 * MS, policy, Spending::default());
+    let mut run =
+        Run::new(topology, Costs::default(), 1, 1_000 * MS, policy, <(Spending, Metrics)>::default());
     let tenants = Tenants::new(&mut run.machine, &model);
     for home in tenants.homes() {
         run.act(|run| run.policy.appears(&mut run.machine, &home.tenant.name, home.cgroup));
@@ -83,7 +84,7 @@ fn told(run: &mut Run, tenants: &Tenants, name: &str) -> Profile {
 }
 
 fn truth(run: &mut Run, unit: UnitId) -> observe::Spent {
-    run.observer.of(&mut run.machine, unit)
+    run.observer.0.of(&mut run.machine, unit)
 }
 
 /// In the order of [`Spent::ALL`].
@@ -140,6 +141,8 @@ fn what_is_told_is_what_was() {
             for (kind, (told, truth)) in Spent::ALL.iter().zip(told.spent_ns.iter().zip(spent(&truth))) {
                 assert!(is_near(*told, truth, all), "{name}: {kind:?}: {told} and not {truth} of {all}");
             }
+            let preemptions = run.observer.1.counted(unit).expect("it has run").preemptions;
+            assert_eq!((told.preempted, told.yields), (preemptions, 0), "{name}");
             if name == "batch" {
                 continue; // it waits for a second at a time, for longer than a CPU remembers
             }

@@ -105,7 +105,11 @@ fn who_yields_comes_after_its_siblings() {
             let hogs = (0..8).map(|_| Box::from(Hog));
             hogs.chain((0..8).map(|_| Box::from(Script::new(yields)))).collect()
         };
-        let [with, without] = ["auto", "off"].map(|kind| work(&host(class, kind), programs).0);
+        let [with, without] = ["auto", "off"].map(|kind| {
+            let (turns, QueueAccount { profile, .. }) = work(&host(class, kind), programs);
+            assert!(profile.yields as f64 >= turns && profile.preempted > 500, "{profile:?}");
+            turns
+        });
         assert!(with > 500.0 && with < without / 2.0, "{class}: {with} turns, {without} if it is off");
     }
 }

@@ -38,6 +38,8 @@ fn status() -> Status {
         missed_by_cause: ByCause { steal: missed, ..ByCause::default() },
         lost_ns: ByCause::default(),
         dispatches: 1,
+        preempted: 0,
+        yields: 0,
         migrations: 0,
         spins: 0,
         spins_ns: 0,
