@@ -10,6 +10,7 @@ pub mod accounts;
 pub mod advice;
 pub mod background;
 mod capacity;
+pub mod counters;
 mod driver;
 mod enactor;
 pub mod fleet;

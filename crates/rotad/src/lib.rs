@@ -5,6 +5,7 @@
 //! how it goes.
 //! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both. `guests` has timetables for VMs.
 //! `misses` reads what threads fetch from memory, and `resctrl` does where the processor has no counters for it.
+//! `counters` are those of a tenant that is profiled; both ask the kernel by `perf`.
 //! `preview` says what the daemon would do, and does nothing.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, promises are kept until the next
@@ -12,6 +13,7 @@
 
 mod comeback;
 mod configuration;
+pub mod counters;
 mod daemon;
 mod down;
 mod guests;
@@ -19,6 +21,7 @@ mod installer;
 mod log;
 pub mod metrics;
 mod misses;
+mod perf;
 mod pods;
 mod preview;
 mod resctrl;

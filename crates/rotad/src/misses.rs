@@ -3,16 +3,15 @@
 //! are none, [`Resctrl`] is asked.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
 use std::path::Path;
 
 use nix::libc;
 use rota_model::Cgroup;
 use rota_rules::interference::{Counted, ThreadCount};
 
+use crate::perf::{Counts, Event, Group, reason, stands_in};
 use crate::resctrl::Resctrl;
 
 /// What is counted by itself: a thread of a cgroup, by the kernel's id of that, or all of its threads as 0.
@@ -27,56 +26,21 @@ pub fn keys<'c>(wanted: &[(&'c Cgroup, Vec<i32>)]) -> BTreeMap<Key, &'c Cgroup> 
     wanted.iter().flat_map(keys).collect()
 }
 
-/// A kind of event: `type` and `config` of `struct perf_event_attr`.
-type Kind = (u32, u64);
-
-/// `PERF_TYPE_HARDWARE`: references to the last-level cache, and misses there.
-const EVENTS: [Kind; 2] = [(0, 2), (0, 3)];
-/// `PERF_TYPE_SOFTWARE`: page faults, and the time that a thread runs. Every machine counts these.
-const SOFTWARE: [Kind; 2] = [(1, 2), (1, 1)];
-/// Has [`SOFTWARE`] stand in for [`EVENTS`]: for tests on machines whose processor counts nothing. No release heeds it.
-const STAND_IN: &str = "ROTA_SOFTWARE_EVENTS";
+/// References to the last-level cache, and misses there.
+const EVENTS: [Event; 2] = [Event::REFERENCES, Event::MISSES];
+/// What [stands in](stands_in) for them.
+const SOFTWARE: [Event; 2] = [Event::FAULTS, Event::RUN_TIME];
 /// Who counts, as an operator is told.
 const PERF: &str = "the processor's counters";
 const KERNEL: &str = "the kernel, which counts how long each runs instead of what it fetches";
 const RESCTRL: &str = "resctrl";
 /// So many counters are open at most: each has a file, and some memory of the kernel's.
 const COUNTERS_MAX: usize = 16_384;
-/// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `..._RUNNING` and `PERF_FORMAT_GROUP`.
-const FORMAT: u64 = 1 | 2 | 8;
-const PERF_FLAG_PID_CGROUP: libc::c_ulong = 4;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
-
-/// `struct perf_event_attr`, as far as its first version goes.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint_type: u32,
-    config1: u64,
-}
-
-/// `PERF_ATTR_SIZE_VER0`.
-const _: () = assert!(size_of::<Attributes>() == 64);
-
-/// Both events of a thread, or of a cgroup on one CPU.
-struct Group {
-    leader: File,
-    /// It counts as long as it is open.
-    _second: OwnedFd,
-}
 
 /// The counters of those that are to be counted. Nothing is open before anybody is.
 pub struct Misses {
-    events: [Kind; 2],
-    open: BTreeMap<Key, Vec<Group>>,
+    events: [Event; 2],
+    open: BTreeMap<Key, Vec<Group<2>>>,
     resctrl: Resctrl,
     /// Whose the last counts were: one of [`PERF`], [`KERNEL`] and [`RESCTRL`], or nobody's.
     source: Option<&'static str>,
@@ -85,8 +49,7 @@ pub struct Misses {
 impl Misses {
     /// Nothing is counted yet.
     pub fn new(resctrl: Resctrl) -> Misses {
-        let stands_in = cfg!(debug_assertions) && env::var_os(STAND_IN).is_some();
-        let events = if stands_in { SOFTWARE } else { EVENTS };
+        let events = if stands_in() { SOFTWARE } else { EVENTS };
         Misses { events, open: BTreeMap::new(), resctrl, source: None }
     }
 
@@ -140,23 +103,26 @@ impl Misses {
                     Ok(groups) => drop(self.open.insert(key, groups)),
                     // It has ended since it was named.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                    Err(error) => return Err(reason(&error)),
+                    Err(error) => return Err(reason(&error, "cache misses")),
                 }
             }
         }
-        let count = |(&(cgroup, tid), groups): (&Key, &Vec<Group>)| {
+        let count = |(&(cgroup, tid), groups): (&Key, &Vec<Group<2>>)| {
             let sums = groups.iter().filter_map(|group| group.read().ok());
-            let counted = sums.fold(Counted::default(), |sum, one| Counted {
-                ran_ns: sum.ran_ns + one.ran_ns,
-                references: sum.references + one.references,
-                misses: sum.misses + one.misses,
-            });
+            let counted =
+                sums.fold(Counted::default(), |sum, Counts { there_ns, events: [references, misses] }| {
+                    Counted {
+                        ran_ns: sum.ran_ns + there_ns,
+                        references: sum.references + references,
+                        misses: sum.misses + misses,
+                    }
+                });
             ThreadCount { cgroup, tid, counted }
         };
         Ok(self.open.iter().map(count).collect())
     }
 
-    fn open_one(&self, tid: i32, cgroup: &Path, cpus: &[u32]) -> io::Result<Vec<Group>> {
+    fn open_one(&self, tid: i32, cgroup: &Path, cpus: &[u32]) -> io::Result<Vec<Group<2>>> {
         let needed = 2 * if tid == 0 { cpus.len() } else { 1 };
         let in_use: usize = self.open.values().map(|groups| 2 * groups.len()).sum();
         if in_use + needed > COUNTERS_MAX {
@@ -164,66 +130,11 @@ impl Misses {
             return Err(io::Error::other(message));
         }
         if tid != 0 {
-            return Ok(vec![Group::open(self.events, tid, -1, 0)?]);
+            return Ok(vec![Group::of_thread(self.events, tid)?]);
         }
         let Ok(directory) = File::open(cgroup) else { return Err(io::Error::from_raw_os_error(libc::ESRCH)) };
-        let one =
-            |cpu: &u32| Group::open(self.events, directory.as_raw_fd(), *cpu as i32, PERF_FLAG_PID_CGROUP);
-        cpus.iter().map(one).collect()
+        cpus.iter().map(|cpu| Group::of_cgroup(self.events, &directory, *cpu)).collect()
     }
-}
-
-/// What an operator can do about it.
-fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            "this machine's processor counts no cache misses, as in most VMs".to_owned()
-        }
-        Some(libc::EACCES | libc::EPERM) => {
-            "the kernel lets nobody count; give rota CAP_PERFMON, or lower kernel.perf_event_paranoid"
-                .to_owned()
-        }
-        _ => format!("perf_event_open: {error}"),
-    }
-}
-
-impl Group {
-    fn open(events: [Kind; 2], pid: i32, cpu: i32, flags: libc::c_ulong) -> io::Result<Group> {
-        let leader = open(events[0], pid, cpu, -1, flags)?;
-        let second = open(events[1], pid, cpu, leader.as_raw_fd(), flags)?;
-        Ok(Group { leader: File::from(leader), _second: second })
-    }
-
-    /// How long it was there to be counted, and the two counts, as if both had been counted all the time.
-    fn read(&self) -> io::Result<Counted> {
-        let mut bytes = [0; 40];
-        (&self.leader).read_exact(&mut bytes)?;
-        let word = |place: usize| {
-            let word = bytes[8 * place..8 * place + 8].try_into().expect("eight bytes");
-            u64::from_ne_bytes(word)
-        };
-        let [enabled_ns, running_ns] = [word(1), word(2)];
-        let whole = |count: u64| {
-            let scaled = u128::from(count) * u128::from(enabled_ns);
-            scaled.checked_div(running_ns.into()).unwrap_or(0) as u64
-        };
-        Ok(Counted { ran_ns: enabled_ns, references: whole(word(3)), misses: whole(word(4)) })
-    }
-}
-
-fn open((kind, config): Kind, pid: i32, cpu: i32, group: RawFd, flags: libc::c_ulong) -> io::Result<OwnedFd> {
-    let size = size_of::<Attributes>() as u32;
-    let attributes = Attributes { kind, size, config, read_format: FORMAT, ..Attributes::default() };
-    let flags = flags | PERF_FLAG_FD_CLOEXEC;
-    // SAFETY: the kernel reads `size` bytes of the structure, which lives until the call returns.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, group, flags) };
-    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made it, for nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]
@@ -231,7 +142,7 @@ mod tests {
     use super::*;
 
     /// On a machine without resctrl.
-    fn counting(events: [Kind; 2]) -> Misses {
+    fn counting(events: [Event; 2]) -> Misses {
         Misses { events, ..Misses::new(Resctrl::new("nowhere".into(), "nowhere".into())) }
     }
 
@@ -279,7 +190,7 @@ mod tests {
     #[test]
     fn without_a_counter_the_reason_is_told() {
         // No kernel has this hardware event.
-        let mut misses = counting([(0, 99), (0, 99)]);
+        let mut misses = counting([Event(0, 99), Event(0, 99)]);
         let (cgroup, tid) = (cgroup(), nix::unistd::gettid().as_raw());
         let reason = misses.count(&[(&cgroup, vec![tid])], &[0], Path::new("/")).unwrap_err();
         assert!(reason.contains("counts no cache misses") || reason.contains("perf_event"), "{reason}");

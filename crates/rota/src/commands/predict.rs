@@ -6,10 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use rota_model::Counts;
+use rota_rules::counters::Counted;
 use rota_rules::sampling::{Answer, Request, Sample};
 use rota_rules::slowdown::{Prediction, Refusal, predict};
+use rotad::counters::Counters;
 use rotad::sampler::ask;
+use rotad::server;
 use serde::Serialize;
+
+use super::profile::{counters, find};
+use crate::report::profile::{self as report, foretold_page};
 
 /// Each sample has so many parts.
 const PARTS: usize = 10;
@@ -39,22 +45,64 @@ pub(super) struct Foretold {
     refused: Option<String>,
     /// For how long others were held off, in ms.
     held_off_ms: u64,
-    method: &'static str,
+    /// Useful work in each part of both samples: beside others, and with these held off.
+    parts: Vec<[f64; 2]>,
+    /// What counts as useful work.
+    method: String,
 }
 
 /// Takes both samples of a tenant, part by part, and foretells.
 pub(super) fn foretell(socket: &Path, tenant: &str) -> Result<Foretold> {
+    let status = server::ask(socket)?;
+    let counters = counters(find(&status, tenant)?, &status);
+    let mut stalls = Stalls { counters, begun: Counted::default() };
     let [mut dedicated, mut beside] = [const { Vec::new() }; 2];
     for _ in 0..PARTS {
+        stalls.begin();
         let before = so_far(socket, tenant)?;
         sleep(BESIDE);
         let after = so_far(socket, tenant)?;
         let part = after.since(&before).ok_or_else(|| went(tenant))?;
-        beside.push(part.counts());
-        dedicated.push(held_off(socket, tenant)?.counts());
+        beside.push(stalls.end(part.counts()));
+        dedicated.push(held_off(socket, tenant, &mut stalls)?);
         sleep(MADE_GOOD);
     }
-    Ok(foretold(tenant, &dedicated, &beside))
+    Ok(foretold(tenant, &dedicated, &beside, stalls.unseen()))
+}
+
+/// Waits for memory, where the processor counts them.
+struct Stalls {
+    counters: Result<Counters, String>,
+    begun: Counted,
+}
+
+impl Stalls {
+    /// A part of a sample begins.
+    fn begin(&mut self) {
+        self.begun = self.counters.as_ref().map(Counters::read).unwrap_or_default();
+    }
+
+    /// And ends: what of its work was waiting for memory is none. Of a moment in which others were held off the
+    /// counters see some ms more than the daemon, at both ends.
+    fn end(&self, counts: Counts) -> Counts {
+        let counted = self.counters.as_ref().map(|counters| counters.read().since(&self.begun));
+        without_stalls(counts, counted.ok().and_then(|counted| counted.stalled_part()))
+    }
+
+    /// Why they are not told apart, if they are not.
+    fn unseen(&self) -> Option<String> {
+        match &self.counters {
+            Ok(counters) if counters.read().stalled.is_some() => None,
+            Ok(_) => Some("this processor does not count them".to_owned()),
+            Err(why) => Some(why.clone()),
+        }
+    }
+}
+
+/// Of what ran and did not spin, the part that was counted as waiting for memory.
+fn without_stalls(counts: Counts, stalled: Option<f64>) -> Counts {
+    let memory_ns = (counts.useful_ns() as f64 * stalled.unwrap_or(0.0)) as u64;
+    Counts { memory_ns, ..counts }
 }
 
 fn went(tenant: &str) -> anyhow::Error {
@@ -69,10 +117,11 @@ fn so_far(socket: &Path, tenant: &str) -> Result<Sample> {
     }
 }
 
-fn held_off(socket: &Path, tenant: &str) -> Result<Sample> {
+fn held_off(socket: &Path, tenant: &str, stalls: &mut Stalls) -> Result<Counts> {
     for _ in 0..TRIES {
+        stalls.begin();
         match ask(socket, &Request { tenant: tenant.to_owned(), hold_off_ms: HOLD_OFF_MS })? {
-            Answer::Dedicated(sample) => return Ok(sample),
+            Answer::Dedicated(sample) => return Ok(stalls.end(sample.counts())),
             Answer::Refused(why) => bail!("{why}"),
             Answer::SoFar(_) => bail!("the daemon answers something else"),
             Answer::NotNow => sleep(AGAIN),
@@ -83,11 +132,10 @@ fn held_off(socket: &Path, tenant: &str) -> Result<Sample> {
     )
 }
 
-fn foretold(tenant: &str, dedicated: &[Counts], beside: &[Counts]) -> Foretold {
-    let useful = |parts: &[Counts]| {
-        let sum = Counts::sum(parts);
-        sum.useful_ns() as f64 / sum.total_ns.max(1) as f64
-    };
+/// From both samples; and why waits for memory are not told apart.
+fn foretold(tenant: &str, dedicated: &[Counts], beside: &[Counts], unseen: Option<String>) -> Foretold {
+    let of = |counts: &Counts| counts.useful_ns() as f64 / counts.total_ns.max(1) as f64;
+    let useful = |parts: &[Counts]| of(&Counts::sum(parts));
     let outcome: Result<Prediction, Refusal> = predict(dedicated, beside);
     Foretold {
         tenant: tenant.to_owned(),
@@ -97,37 +145,65 @@ fn foretold(tenant: &str, dedicated: &[Counts], beside: &[Counts]) -> Foretold {
         uncertainty: outcome.ok().map(|prediction| prediction.uncertainty),
         refused: outcome.err().map(|why| why.to_string()),
         held_off_ms: PARTS as u64 * HOLD_OFF_MS,
-        method: METHOD,
+        parts: beside.iter().zip(dedicated).map(|(beside, dedicated)| [of(beside), of(dedicated)]).collect(),
+        method: method(unseen),
     }
 }
 
-/// What the figures know nothing of.
-const METHOD: &str = "useful work without stalls: waits for memory and changes of task count as work; of time in \
-                      loops, what was seen does not";
+/// What counts as useful work.
+fn method(unseen: Option<String>) -> String {
+    let memory = match unseen {
+        Some(why) => format!("changes of task count as work, and so do waits for memory: {why}"),
+        None => "changes of task count as work, waits for memory do not".to_owned(),
+    };
+    format!("useful work; {memory}; of time in loops, what was seen does not count")
+}
 
 /// The answer for people.
 pub(super) fn text(foretold: &Foretold) -> String {
     let Foretold { tenant, useful_beside, useful_dedicated, held_off_ms, method, .. } = foretold;
-    let mut text = format!(
+    let text = format!(
         "{tenant}, sampled {PARTS} times beside others and with these held off, for {held_off_ms} ms together\n\n  \
          useful work  {:5.1} % of its threads' time beside others\n  \
          useful work  {:5.1} % with others held off, but for who is reserved\n\n",
         100.0 * useful_beside,
         100.0 * useful_dedicated
     );
-    text += &match (foretold.slowdown, foretold.uncertainty, &foretold.refused) {
+    text + &format!("{}\nmethod: {method}\n", outcome(foretold))
+}
+
+/// What is foretold, or why nothing is.
+fn outcome(foretold: &Foretold) -> String {
+    match (foretold.slowdown, foretold.uncertainty, &foretold.refused) {
         (Some(slowdown), Some(uncertainty), _) => {
-            format!("slower by {slowdown:.2}x beside others, within {:.1} %\n", 100.0 * uncertainty)
+            format!("slower by {slowdown:.2}x beside others, within {:.1} %", 100.0 * uncertainty)
         }
-        (_, _, Some(why)) => format!("no slowdown is foretold: {why}\n"),
+        (_, _, Some(why)) => format!("no slowdown is foretold: {why}"),
         _ => String::new(),
-    };
-    text + &format!("method: {method}\n")
+    }
+}
+
+/// The same as a page.
+pub(super) fn page(foretold: &Foretold) -> String {
+    foretold_page(&report::Foretold {
+        tenant: &foretold.tenant,
+        headline: format!("{}.", outcome(foretold)),
+        useful: [foretold.useful_beside, foretold.useful_dedicated],
+        parts: &foretold.parts,
+        method: &foretold.method,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn waits_for_memory_are_no_work() {
+        let counts = Counts { total_ns: 100, steal_ns: 20, sync_ns: 40, ..Counts::default() };
+        assert_eq!(without_stalls(counts, Some(0.25)).useful_ns(), 30);
+        assert_eq!(without_stalls(counts, None), counts);
+    }
 
     fn parts(useful: u64, waiting: u64) -> Vec<Counts> {
         vec![Counts { total_ns: useful + waiting, steal_ns: waiting, ..Counts::default() }; PARTS]
@@ -135,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_slowdown_is_told_with_what_it_is_from() {
-        let foretold = foretold("web", &parts(80, 20), &parts(40, 60));
+        let foretold = foretold("web", &parts(80, 20), &parts(40, 60), Some("no PMU".to_owned()));
         let expected = "\
 web, sampled 10 times beside others and with these held off, for 400 ms together
 
@@ -145,6 +221,13 @@ web, sampled 10 times beside others and with these held off, for 400 ms together
 slower by 2.00x beside others, within 0.0 %
 ";
         assert!(text(&foretold).starts_with(expected), "{}", text(&foretold));
+        let page = page(&foretold);
+        assert!(page.contains("slower by 2.00x beside others, within 0.0 %."), "{page}");
+        assert!(
+            page.contains("aria-label=\"with others held off: useful work 80.0 %, the rest 20.0 %\""),
+            "{page}"
+        );
+        assert!(page.contains("so do waits for memory: no PMU"), "{page}");
         let json = serde_json::to_value(&foretold).unwrap();
         assert_eq!((json["slowdown"].as_f64(), json["refused"].as_str()), (Some(2.0), None));
     }
@@ -153,7 +236,7 @@ slower by 2.00x beside others, within 0.0 %
     fn samples_that_differ_are_refused_in_words() {
         let mut uneven = parts(40, 60);
         uneven[..5].copy_from_slice(&parts(80, 20)[..5]);
-        let refused = foretold("web", &parts(80, 20), &uneven);
+        let refused = foretold("web", &parts(80, 20), &uneven, None);
         assert!(text(&refused).contains("no slowdown is foretold: the samples are not representative"));
         assert!(serde_json::to_value(&refused).unwrap()["slowdown"].is_null());
     }

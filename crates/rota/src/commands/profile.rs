@@ -1,21 +1,26 @@
 //! `rota profile`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use rota_rules::counters::Counted;
 use rota_rules::profile::{BySpent, QueueStatus, Spending};
 use rota_rules::status::{Status, TenantStatus};
+use rotad::counters::Counters;
 use rotad::server::{SOCKET, ask};
 use serde::Serialize;
 
+use super::files::Output;
 use super::{Failure, length, predict, print, print_json};
+use crate::report::format::{percent, rate};
+use crate::report::profile::{Shown, Step, page};
 
 /// Show where a tenant's time goes, and for whom its threads wait
 ///
 /// Asks the daemon twice, and shows what came between: the time of the tenant's threads, by what it was spent on, and
-/// the tenants that ran while they waited for a CPU.
+/// the tenants that ran while they waited for a CPU. For root it also counts what the processor does meanwhile.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -26,6 +31,9 @@ pub struct Arguments {
     /// missed; who has a reservation is served as ever. Only root may ask for it.
     #[arg(long, conflicts_with = "length")]
     pub(super) predict: bool,
+    /// Write it as a page, too: with how the time was spent from moment to moment
+    #[arg(long, value_name = "FILE.html")]
+    pub(super) report: Option<PathBuf>,
 }
 
 /// Whom the daemon is asked about, twice, and where.
@@ -52,38 +60,87 @@ pub(super) struct Profile {
     #[serde(flatten)]
     spending: Spending,
     pub queues: Vec<QueueStatus>,
+    turns: Turns,
+    /// What the processor counted; nothing without a PMU.
+    counted: Option<Counted>,
     not_known: Vec<String>,
 }
 
-pub fn run(Arguments { window: arguments, predict }: &Arguments) -> Result<(), Failure> {
+/// How often its threads came to a CPU, and left it.
+#[derive(Debug, Serialize)]
+struct Turns {
+    /// Threads were put on a CPU.
+    dispatches: u64,
+    /// They stopped running and would have gone on.
+    preempted: u64,
+    /// They said that others may run.
+    yields: u64,
+    /// They were put on another CPU than before.
+    migrations: u64,
+}
+
+pub fn run(Arguments { window: arguments, predict, report }: &Arguments) -> Result<(), Failure> {
+    // A place that cannot be written is told before anybody waits.
+    let output = report.as_deref().map(Output::open).transpose()?;
+    let shown = |bytes: &[u8]| output.map_or(Ok(()), |output| output.write(bytes));
     if *predict {
         let foretold = predict::foretell(&arguments.socket, &arguments.tenant)?;
+        shown(predict::page(&foretold).as_bytes())?;
         return if arguments.json {
             print_json(&foretold)
         } else {
             print(predict::text(&foretold).as_bytes())
         };
     }
-    let before = ask(&arguments.socket)?;
-    find(&before, &arguments.tenant).map_err(Failure::Usage)?;
-    thread::sleep(arguments.length);
-    let after = ask(&arguments.socket)?;
-    let mut profile = difference(&before, &after, &arguments.tenant)?;
-    profile.not_known.push(counters(Path::new(PMUS)).to_owned());
+    let steps = if report.is_some() { steps(arguments.length) } else { 1 };
+    let (answers, counted) = asked(arguments, steps)?;
+    let (before, after) = (&answers[0], &answers[answers.len() - 1]);
+    let mut profile = difference(before, after, &arguments.tenant)?;
+    match counted {
+        Ok(counted) => {
+            profile.not_known.extend(uncounted(&counted).map(str::to_owned));
+            profile.counted = Some(counted);
+        }
+        Err(reason) => profile.not_known.push(format!("cycles, instructions and cache misses: {reason}")),
+    }
+    shown(page_of(&profile, &answers)?.as_bytes())?;
     if arguments.json { print_json(&profile) } else { print(text(&profile).as_bytes()) }
 }
 
-/// Where the kernel lists what counts in hardware, among others.
-const PMUS: &str = "/sys/bus/event_source/devices";
+/// The steps of a page: at most so many, and none shorter.
+const STEPS_MAX: u32 = 100;
+const STEP_MIN: Duration = Duration::from_millis(200);
 
-/// Why there are no figures of the hardware's counters.
-fn counters(pmus: &Path) -> &'static str {
-    let counts = |name: &str| name == "cpu" || name.starts_with("cpu_") || name.starts_with("armv");
-    let mut names = pmus.read_dir().into_iter().flatten().flatten().map(|entry| entry.file_name());
-    match names.any(|name| counts(&name.to_string_lossy())) {
-        true => "cycles, instructions and cache misses: the PMU is not read",
-        false => "cycles, instructions and cache misses: no PMU",
+fn steps(length: Duration) -> u32 {
+    let fit = length.as_millis() / STEP_MIN.as_millis();
+    fit.clamp(1, STEPS_MAX.into()) as u32
+}
+
+/// What the daemon answers at the beginning and after each step, and what the processor counts meanwhile, or why not.
+fn asked(arguments: &Window, steps: u32) -> Result<(Vec<Status>, Result<Counted, String>), Failure> {
+    let first = ask(&arguments.socket)?;
+    let counters = counters(find(&first, &arguments.tenant).map_err(Failure::Usage)?, &first);
+    let begun = counters.map(|counters| (counters.read(), counters));
+    let mut answers = vec![first];
+    for _ in 0..steps {
+        thread::sleep(arguments.length / steps);
+        answers.push(ask(&arguments.socket)?);
     }
+    Ok((answers, begun.map(|(before, counters)| counters.read().since(&before))))
+}
+
+/// Counts the tenant's threads from now on, on the CPUs that Rota schedules.
+pub(super) fn counters(tenant: &TenantStatus, status: &Status) -> Result<Counters, String> {
+    let cgroup = tenant.cgroup.as_deref().ok_or("the tenant has no cgroup of its own")?;
+    let cpus: Vec<u32> = status.cpus.iter().map(|cpu| cpu.cpu).collect();
+    Counters::open(cgroup, &cpus)
+}
+
+/// What the processor does not count, of what others do.
+fn uncounted(counted: &Counted) -> impl Iterator<Item = &'static str> {
+    let misses = counted.misses.is_none().then_some("cache misses: this processor does not count them");
+    let stalled = counted.stalled.is_none().then_some("waits for memory: this processor does not count them");
+    misses.into_iter().chain(stalled)
 }
 
 /// The tenant, if it is here.
@@ -117,7 +174,15 @@ pub(super) fn difference(before: &Status, after: &Status, name: &str) -> anyhow:
         not_known
             .push(format!("what threads waited for, for {seconds:.2} s: their system calls do not tell"));
     }
-    Ok(Profile { tenant: name.to_owned(), for_s: after.up_s - before.up_s, spending, queues, not_known })
+    let grown = |of: fn(&TenantStatus) -> u64| of(now).saturating_sub(of(then));
+    let turns = Turns {
+        dispatches: grown(|tenant| tenant.dispatches),
+        preempted: grown(|tenant| tenant.preempted),
+        yields: grown(|tenant| tenant.yields),
+        migrations: grown(|tenant| tenant.migrations),
+    };
+    let for_s = after.up_s - before.up_s;
+    Ok(Profile { tenant: name.to_owned(), for_s, spending, queues, turns, counted: None, not_known })
 }
 
 /// One character of a bar for each of [`BySpent::NAMES`].
@@ -129,7 +194,7 @@ const TOP: usize = 5;
 
 /// The answer for people.
 fn text(profile: &Profile) -> String {
-    let Profile { tenant, for_s, spending, queues, not_known } = profile;
+    let Profile { tenant, for_s, spending, queues, not_known, .. } = profile;
     let spent = &spending.spent_ns;
     let mut text = format!("{tenant} over {for_s:.1} s: ");
     if spent.total() == 0 {
@@ -139,25 +204,102 @@ fn text(profile: &Profile) -> String {
     let threads = spent.total() as f64 / 1e9 / for_s;
     text +=
         &format!("{:.2} s of its threads' time, {threads:.1} of them on average\n\n", ns_in_s(spent.total()));
-    let is_vm = queues.iter().any(|queue| queue.vcpu.is_some());
     for queue in queues.iter().filter(|queue| queue.spending.spent_ns.total() > 0) {
-        let name = match queue.vcpu {
-            Some(vcpu) => format!("vCPU {vcpu}"),
-            None if is_vm => "monitor".to_owned(),
-            None => "threads".to_owned(),
-        };
-        text += &format!("{name:>8} |{}|\n", bar(&queue.spending.spent_ns));
+        text += &format!("{:>8} |{}|\n", name_of(queue, queues), bar(&queue.spending.spent_ns));
     }
     text.push('\n');
     for ((name, mark), ns) in BySpent::NAMES.iter().zip(MARKS).zip(spent.values()).filter(|(_, ns)| *ns > 0) {
         let part = 100.0 * ns as f64 / spent.total() as f64;
         text += &format!("  {mark} {name:<18} {part:5.1} %  {:8.2} s\n", ns_in_s(ns));
     }
+    text += &format!("\n{}", line(&turns(profile)));
+    text += &profile.counted.as_ref().map(|counted| line(&on_cpu(counted))).unwrap_or_default();
     text += &waits(profile);
     for unknown in not_known {
         text += &format!("not known: {unknown}\n");
     }
     text
+}
+
+/// What a queue is called, among those of its tenant.
+fn name_of(queue: &QueueStatus, queues: &[QueueStatus]) -> String {
+    let is_vm = queues.iter().any(|queue| queue.vcpu.is_some());
+    match queue.vcpu {
+        Some(vcpu) => format!("vCPU {vcpu}"),
+        None if is_vm => "monitor".to_owned(),
+        None => "threads".to_owned(),
+    }
+}
+
+/// How often threads came to a CPU and left it.
+fn turns(Profile { for_s, turns, .. }: &Profile) -> Vec<(&'static str, String)> {
+    let Turns { dispatches, preempted, yields, migrations } = turns;
+    let each = |name, count: &u64| match count {
+        0 => (name, "none".to_owned()),
+        _ => (name, rate(*count as f64 / for_s)),
+    };
+    vec![
+        each("turns", dispatches),
+        each("preempted", preempted),
+        each("yields", yields),
+        each("migrations", migrations),
+    ]
+}
+
+/// What the processor counted meanwhile.
+fn on_cpu(counted: &Counted) -> Vec<(&'static str, String)> {
+    let over = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+    let per_cycle = format!("{:.2}", over(counted.instructions, counted.cycles));
+    let misses = |misses: u64| format!("{:.2}", 1e3 * over(misses, counted.instructions));
+    let mut told = vec![("instructions a cycle", per_cycle)];
+    told.extend(
+        counted.misses.map(|count| ("misses of the last-level cache in 1,000 instructions", misses(count))),
+    );
+    told.extend(counted.stalled_part().map(|part| ("of running, waits for memory", percent(part))));
+    told
+}
+
+/// Names and values in a line.
+fn line(facts: &[(&str, String)]) -> String {
+    let told: Vec<String> = facts.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    told.join(", ") + "\n"
+}
+
+/// The same as a page, with what came between each answer and the next.
+fn page_of(profile: &Profile, answers: &[Status]) -> anyhow::Result<String> {
+    let first_s = answers[0].up_s;
+    let step = |pair: &[Status]| {
+        let part = difference(&pair[0], &pair[1], &profile.tenant)?;
+        let of = |queue: &QueueStatus| part.queues.iter().find(|of_part| of_part.vcpu == queue.vcpu);
+        let spent = |queue| of(queue).map(|of_part| of_part.spending.spent_ns).unwrap_or_default();
+        let [from_s, to_s] = [pair[0].up_s - first_s, pair[1].up_s - first_s];
+        Ok(Step { from_s, to_s, spent: profile.queues.iter().map(spent).collect() })
+    };
+    let steps: anyhow::Result<Vec<Step>> = answers.windows(2).map(step).collect();
+    let named = |queue: &QueueStatus| (name_of(queue, &profile.queues), queue.spending.spent_ns);
+    let spent = &profile.spending.spent_ns;
+    let threads = spent.total() as f64 / 1e9 / profile.for_s;
+    let mut facts =
+        vec![("for", format!("{:.1} s", profile.for_s)), ("threads on average", format!("{threads:.1}"))];
+    facts.extend(turns(profile));
+    facts.extend(profile.counted.iter().flat_map(on_cpu));
+    Ok(page(&Shown {
+        tenant: &profile.tenant,
+        headline: match spent.running {
+            0 => "It had no thread that ran.".to_owned(),
+            _ => format!("Slower by {:.2}x than with a CPU for each thread.", slower(spent)),
+        },
+        facts,
+        queues: profile.queues.iter().map(named).collect(),
+        steps: steps?,
+        spending: &profile.spending,
+        not_known: &profile.not_known,
+    }))
+}
+
+/// How many times longer it takes than if no thread waited for a CPU.
+fn slower(spent: &BySpent) -> f64 {
+    (spent.running + spent.waiting) as f64 / spent.running as f64
 }
 
 /// For whom threads waited, the longest first.
@@ -168,8 +310,7 @@ fn waits(Profile { tenant, spending, .. }: &Profile) -> String {
     }
     let mut text = String::new();
     if spent.running > 0 {
-        let slower = (spent.running + spent.waiting) as f64 / spent.running as f64;
-        text += &format!("\nslower by {slower:.2}x than with a CPU for each thread; ");
+        text += &format!("\nslower by {:.2}x than with a CPU for each thread; ", slower(spent));
     } else {
         text.push('\n');
     }
@@ -264,6 +405,8 @@ web over 10.0 s: 10.00 s of its threads' time, 1.0 of them on average
   w waiting for a CPU   20.0 %      2.00 s
   . halted              40.0 %      4.00 s
 
+turns none, preempted none, yields none, migrations none
+
 slower by 1.50x than with a CPU for each thread; while it waited there ran:
   100.0 %  make
 
@@ -272,6 +415,36 @@ slower by 1.50x than with a CPU for each thread; while it waited there ran:
         let json = serde_json::to_value(&profile).unwrap();
         assert_eq!(json["spent_ns"]["waiting"], 2_000_000_000_u64);
         assert_eq!(json["queues"][0]["waited_for_ns"]["make"], 2_000_000_000_u64);
+    }
+
+    #[test]
+    fn what_the_processor_counts_is_told_as_far_as_it_does() {
+        let mut profile =
+            difference(&status(5.0, vec![queue(1, 1, 1)]), &status(6.0, vec![queue(2, 1, 1)]), "web")
+                .unwrap();
+        let counted =
+            Counted { cycles: 1_000, instructions: 1_500, misses: Some(3), stalled: Some((250, 1_000)) };
+        profile.counted = Some(counted);
+        let told = "instructions a cycle 1.50, misses of the last-level cache in 1,000 instructions 2.00, of running, \
+                    waits for memory 25.0 %\n";
+        assert!(text(&profile).contains(told), "{}", text(&profile));
+        assert_eq!(uncounted(&counted).count(), 0);
+        let counted = Counted { misses: None, stalled: None, ..counted };
+        profile.counted = Some(counted);
+        assert!(text(&profile).contains("instructions a cycle 1.50\n"), "{}", text(&profile));
+        assert_eq!(uncounted(&counted).count(), 2);
+    }
+
+    #[test]
+    fn a_page_has_a_bar_and_a_timeline_for_each_queue() {
+        let answers = [(5.0, 1), (6.0, 6), (7.0, 6)].map(|(up_s, ran)| status(up_s, vec![queue(ran, 1, 1)]));
+        let profile = difference(&answers[0], &answers[2], "web").unwrap();
+        let page = page_of(&profile, &answers).unwrap();
+        assert!(page.contains("aria-label=\"vCPU 1: running 100.0 %\""), "{page}");
+        assert!(page.contains("vCPU 1 over time") && page.contains("Slower by 1.00x"), "{page}");
+        // In the first second it ran, in the other it had nothing to do.
+        assert!(page.contains("<title>0.0 s: running 100.0 %</title>"), "{page}");
+        assert!(!page.contains("<title>1.0 s:"), "{page}");
     }
 
     #[test]
@@ -286,10 +459,5 @@ slower by 1.50x than with a CPU for each thread; while it waited there ran:
         let mut other = after.clone();
         other.tenants[0].id = Some(2);
         assert!(refused(&before, &other, "web").contains("came back"));
-    }
-
-    #[test]
-    fn a_machine_without_counters_is_said_to_have_none() {
-        assert!(counters(Path::new("/nowhere")).ends_with("no PMU"));
     }
 }

@@ -254,6 +254,8 @@ mod tests {
             lost_ns: ByCause::default(),
             dispatches: 1,
             migrations: 0,
+            preempted: 0,
+            yields: 0,
             spins: 0,
             spins_ns: 0,
             runnable: 1,

@@ -7,6 +7,7 @@ mod finding;
 pub mod format;
 mod measure;
 mod page;
+pub mod profile;
 mod run;
 mod series;
 mod spending;

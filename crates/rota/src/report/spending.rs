@@ -14,11 +14,8 @@ const SPINNING: &str = "spinning";
 
 /// A bar for each tenant and policy.
 pub fn section(runs: &[Run]) -> Markup {
-    let tenants = by_tenant(runs, |tenant| !parts(tenant).is_empty());
-    let all: Vec<Part> = runs.iter().flat_map(|run| run.tenants.iter().flat_map(parts)).collect();
-    let known = [(CLASSES[0], BySpent::NAMES[0]), (SPINNING, SPINNING_NAME)];
-    let known = known.into_iter().chain(CLASSES.into_iter().zip(BySpent::NAMES).skip(1));
-    let shown: Vec<_> = known.filter(|(class, _)| all.iter().any(|part| part.class == *class)).collect();
+    let tenants = by_tenant(runs, |tenant| !of_tenant(tenant).is_empty());
+    let all: Vec<Part> = runs.iter().flat_map(|run| run.tenants.iter().flat_map(of_tenant)).collect();
     if tenants.is_empty() {
         return html! {};
     }
@@ -27,15 +24,25 @@ pub fn section(runs: &[Run]) -> Markup {
             h2 { "Where the threads' time went" }
             p.words { "What the threads of each tenant spent their lifetime on. Waiting for a CPU is what a scheduler \
                 can change; synchronisation follows from it where a thread waits for one that waits for a CPU." }
-            p.legend { @for (class, label) in &shown {
-                span.key { svg width="16" height="16" aria-hidden="true" {
-                    rect class=(class) width="16" height="16" rx="3" {} } (label) }
-            } }
+            (legend(&all))
             @for (name, cells) in &tenants {
                 h3 { (name) }
                 div.chart { @for (policy, tenant) in cells { (bar(*policy, tenant)) } }
             }
         }
+    }
+}
+
+/// What the colours of these parts are.
+pub fn legend(all: &[Part]) -> Markup {
+    let known = [(CLASSES[0], BySpent::NAMES[0]), (SPINNING, SPINNING_NAME)];
+    let known = known.into_iter().chain(CLASSES.into_iter().zip(BySpent::NAMES).skip(1));
+    let shown = known.filter(|(class, _)| all.iter().any(|part| part.class == *class));
+    html! {
+        p.legend { @for (class, label) in shown {
+            span.key { svg width="16" height="16" aria-hidden="true" {
+                rect class=(class) width="16" height="16" rx="3" {} } (label) }
+        } }
     }
 }
 
@@ -46,21 +53,26 @@ fn bar(policy: Contestant, tenant: &Tenant) -> Markup {
     let waited = tenant.inside.as_ref().map(|inside| inside.spending.waited_for()).unwrap_or_default();
     let note =
         waited.first().map(|(name, part)| format!("waits: {} for {name}", super::format::percent(*part)));
-    chart::bar(policy.label, &note.unwrap_or_default(), &parts(tenant))
+    chart::bar(policy.label, &note.unwrap_or_default(), &of_tenant(tenant))
 }
 
-/// The parts of the threads' time; none where there is no time or nobody has seen it.
-fn parts(tenant: &Tenant) -> Vec<Part> {
-    let Some(inside) = tenant.inside.as_ref().filter(|inside| inside.spending.spent_ns.total() > 0) else {
+/// The parts of the threads' time; none where nobody has seen it.
+fn of_tenant(tenant: &Tenant) -> Vec<Part> {
+    let inside = tenant.inside.as_ref();
+    inside.map(|inside| parts(&inside.spending.spent_ns, inside.spinning_ns)).unwrap_or_default()
+}
+
+/// The parts of some threads' time, of which they ran so long and did nothing; none where there is no time.
+pub fn parts(spent: &BySpent, spinning_ns: u64) -> Vec<Part> {
+    if spent.total() == 0 {
         return Vec::new();
-    };
-    let spent = &inside.spending.spent_ns;
+    }
     let part = |ns: u64| ns as f64 / spent.total() as f64;
     let of =
         |((class, label), ns): ((&'static str, &'static str), u64)| Part { class, label, part: part(ns) };
     let named = CLASSES.into_iter().zip(BySpent::NAMES).zip(spent.values());
     let mut parts: Vec<Part> = named.map(of).collect();
-    let spinning = part(inside.spinning_ns);
+    let spinning = part(spinning_ns);
     parts[0].part -= spinning;
     parts.insert(1, Part { class: SPINNING, label: SPINNING_NAME, part: spinning });
     parts.retain(|part| part.part > 0.0);

@@ -40,6 +40,8 @@ fn tenant(name: &str, id: Option<u32>, promised: Option<f64>) -> TenantStatus {
         lost_ns: ByCause::default(),
         dispatches: 900,
         migrations: 3,
+        preempted: 0,
+        yields: 0,
         spins: 0,
         spins_ns: 0,
         runnable: 2,

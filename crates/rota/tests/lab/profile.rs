@@ -56,8 +56,15 @@ fn what_threads_wait_for_is_told(kernel: &'static str) {
             assert!((were - are).abs() < 0.01 * threads, "{name}: {were} threads and not {are}: {profile}");
         }
     }
-    println!("{}", results.text("web.txt"));
+    let shown = results.text("web.txt");
+    println!("{shown}");
+    assert!(shown.contains("not known: cycles, instructions and cache misses: no PMU"), "{shown}");
+    let (page, columns) = (results.text("web.html"), r#"y="0.0" height="#);
+    assert!(page.contains("threads over time") && page.matches(columns).count() > 10, "{page}");
     let web = profile("web");
+    let [cycles, ran_ns] =
+        [&web["counted"]["cycles"], &web["spent_ns"]["running"]].map(|count| count.as_f64().unwrap());
+    assert!((cycles / ran_ns - 1.0).abs() < 0.03, "{cycles} ns by the kernel's counters: {web}");
     let time =
         |key: &str, kind: &str| web[key][kind].as_f64().unwrap() / 1e9 / web["for_s"].as_f64().unwrap();
     let (running, waiting) = (time("spent_ns", "running"), time("spent_ns", "waiting"));
