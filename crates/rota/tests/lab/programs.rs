@@ -210,8 +210,8 @@ fn profile_adds_up(kernel: &'static str, cpus: u32) {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
-/// On the newest kernel. If programs are named, on an older one too; and on one CPU, whose speed does not depend on what
-/// another CPU does.
+/// On the newest kernel. If programs are named, on an older one too; and on one CPU, whose speed does not depend on
+/// what another CPU does.
 #[test]
 #[ignore = "boots a guest"]
 fn the_profile_of_real_programs_adds_up() {
