@@ -48,10 +48,10 @@ pub fn page(shown: &Shown) -> String {
             h2 { "Where its threads' time went" }
             p.words { "Of all of the time, and below it from left to right as it went by." }
             (spending::legend(&all))
-            @for (index, (name, spent)) in shown.queues.iter().enumerate() {
-                div.chart { (chart::bar(name, "", &spending::parts(spent, 0))) }
+            div.chart { @for (index, (name, spent)) in shown.queues.iter().enumerate() {
+                (chart::bar(name, "", &spending::parts(spent, 0)))
                 (timeline(&shown.steps, index, name))
-            }
+            } }
         }
         (waits(shown))
         @if !shown.not_known.is_empty() {
@@ -74,12 +74,11 @@ fn timeline(steps: &[Step], queue: usize, name: &str) -> Markup {
         |step: &Step| step.spent[queue].total() as f64 / 1e9 / (step.to_s - step.from_s).max(f64::EPSILON);
     let most = steps.iter().map(threads).fold(f64::EPSILON, f64::max);
     html! {
-        div.chart {
-            div.label { span.note { "to " (format::ratio(most)) " threads, over " (format!("{end_s:.1}")) " s" } }
-            svg.plot width="100%" height=(HEIGHT) role="img" aria-label=(format!("{name} over time")) {
-                @for step in steps {
-                    (column(step, queue, end_s, HEIGHT * threads(step) / most))
-                }
+        div.label { span.note { "up to " (format::ratio(most)) " threads" br; "in " (format!("{end_s:.1}")) " s" } }
+        svg.plot width="100%" height=(HEIGHT) shape-rendering="crispEdges" role="img"
+            aria-label=(format!("{name} over time")) {
+            @for step in steps {
+                (column(step, queue, end_s, HEIGHT * threads(step) / most))
             }
         }
     }
