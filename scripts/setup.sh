@@ -17,7 +17,7 @@ readonly OLDEST_QEMU=9.2
 readonly PACKAGES=(
     ca-certificates git make gcc libc6-dev pkg-config libelf-dev zlib1g-dev clang-19 clang-format-19 # to build
     busybox-static                                                              # to boot guests, beside QEMU
-    redis-server redis-tools nginx stress-ng xz-utils zstd                      # to run in them
+    redis-server redis-tools nginx memcached stress-ng xz-utils zstd            # to run in them
     mmdebstrap                                                                  # to install the package in
     prometheus                                                                  # to take the metrics, rules and alerts
 )

@@ -3,7 +3,6 @@
 use clap::Parser;
 use rota_lab::guest::clock::Window;
 use rota_lab::guest::{client, realtime};
-use rota_lab::scenario::Protocol;
 
 /// Below the runner's, above everything that a tenant runs.
 const PRIORITY: i32 = 10;
@@ -14,14 +13,8 @@ const PRIORITY: i32 = 10;
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// What the server speaks
-    protocol: Protocol,
-    /// Where it listens
-    #[arg(long)]
-    port: u16,
-    /// Requests a second
-    #[arg(long)]
-    rate_hz: u32,
+    #[command(flatten)]
+    asking: client::Asking,
     #[command(flatten)]
     window: Window,
 }
@@ -29,7 +22,7 @@ struct Arguments {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     realtime::set_fifo(PRIORITY)?;
-    let requests = client::run(arguments.protocol, arguments.port, arguments.rate_hz, arguments.window)?;
+    let requests = client::run(arguments.asking, arguments.window)?;
     println!("{}", serde_json::to_string(&requests)?);
     Ok(())
 }

@@ -238,8 +238,10 @@ impl Run<'_> {
                     command.extend(words);
                     (command, Some(tenants.cgroup(tenant)?))
                 }
-                Program::Client { protocol, port, rate_hz, .. } => {
-                    let words = ["--port".into(), port.to_string(), "--rate-hz".into(), rate_hz.to_string()];
+                Program::Client { protocol, port, rate_hz, connections, .. } => {
+                    let words = [("--port", u32::from(*port)), ("--rate-hz", *rate_hz)];
+                    let words = words.into_iter().chain([("--connections", *connections)]);
+                    let words = words.flat_map(|(name, value)| [name.to_owned(), value.to_string()]);
                     let mut command = vec![own("rota-load"), protocol.name().into()];
                     command.extend(words);
                     (command, None)

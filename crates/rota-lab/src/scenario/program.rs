@@ -11,6 +11,8 @@ pub enum Protocol {
     Redis,
     /// HTTP/1.1: each request gets `/`.
     Http,
+    /// memcached's text protocol: each request gets a key that is not there.
+    Memcached,
 }
 
 impl Protocol {
@@ -19,6 +21,7 @@ impl Protocol {
         match self {
             Protocol::Redis => "redis",
             Protocol::Http => "http",
+            Protocol::Memcached => "memcached",
         }
     }
 }
@@ -97,7 +100,14 @@ pub enum Program {
         port: u16,
         /// Requests a second.
         rate_hz: u32,
+        /// On so many connections in turn: a server with several workers gives each its own.
+        #[serde(default = "one")]
+        connections: u32,
     },
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Program {
@@ -141,8 +151,10 @@ impl Program {
         if let Some(command) = self.command() {
             ensure!(!command.is_empty(), "its command is empty; name a program");
         }
-        if let Program::Client { rate_hz, .. } = self {
+        if let Program::Client { rate_hz, connections, .. } = self {
             ensure!((1..=100_000).contains(rate_hz), "its rate_hz = {rate_hz} is not between 1 and 100000");
+            let fits = (1..=1000).contains(connections);
+            ensure!(fits, "its connections = {connections} are not between 1 and 1000");
         }
         if let Program::Parallel { threads, compute, .. } = self {
             ensure!((1..=1000).contains(threads), "its threads = {threads} are not between 1 and 1000");
