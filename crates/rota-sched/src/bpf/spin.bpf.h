@@ -95,6 +95,13 @@ static __always_inline void spin_starts(struct cpu_ctx *c, u32 cpu, struct task_
 		looks_at(c, sampler, at);
 }
 
+/* The thread sleeps as it waits: it is looked at as seldom as if it computed, until it is seen to spin. */
+static __always_inline void spin_blocks(struct task_ctx *t)
+{
+	if (!t->spins_at)
+		t->computes = SPIN_COMPUTES;
+}
+
 /* It spins, with that fingerprint: its siblings have a turn. */
 static __always_inline void gives_way_to_siblings(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, u64 print, u64 now)
 {

@@ -2,15 +2,19 @@
 //! scheduler. They have the CPUs to themselves.
 //!
 //! `cargo build --release -p rota-lab && cargo bench -p rota --bench threads [-- KERNEL [CPUS]]`. Parallel programs do
-//! as much work in a round with eight times as many threads as with as many as CPUs. memcached has as many workers as
-//! CPUs, or four times as many, and a client that asks on 64 connections, whatever is answered. A guest's time counts
-//! instructions, so a run repeats, and what wake-ups and changes of task cost shows in what is done.
+//! as much work in a round with 32 threads as with as many as CPUs. memcached has as many workers as CPUs, or 16, and a
+//! client that asks on 64 connections, whatever is answered. A guest's time counts instructions, so a run repeats, and
+//! what wake-ups and changes of task cost shows in what is done. CPUs that compute at the same time take turns, so that
+//! more of them do not do more.
 
 use anyhow::{Context, Result};
 use rota_lab::scenario::Scenario;
 use rota_lab::scenario::result::PolicyResult;
 use rota_lab::{Clock, Experiment, Kernel, experiment};
 
+/// More than CPUs.
+const THREADS: u32 = 32;
+const WORKERS: u32 = 16;
 /// What all threads of a parallel program together compute in a round.
 const ROUND_US: u32 = 8_000;
 const SHAPES: [&str; 3] = ["barrier", "loops", "pipeline"];
@@ -21,10 +25,9 @@ fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--"));
     let kernel = Kernel::fetch(&arguments.next().unwrap_or_default(), &mut |step| eprintln!("{step}"))?;
     let cpus: u32 = arguments.next().map_or(Ok(4), |cpus| cpus.parse()).context("CPUS")?;
-    let parallel = SHAPES.iter().flat_map(|shape| [cpus, 8 * cpus].map(|threads| parallel(shape, threads)));
-    let servers = RATES_HZ
-        .iter()
-        .flat_map(|rate_hz| [cpus, 4 * cpus].map(|workers| memcached(workers, rate_hz * cpus)));
+    let parallel = SHAPES.iter().flat_map(|shape| [cpus, THREADS].map(|threads| parallel(shape, threads)));
+    let servers =
+        RATES_HZ.iter().flat_map(|rate_hz| [cpus, WORKERS].map(|workers| memcached(workers, rate_hz * cpus)));
     let scenarios: Vec<Scenario> =
         parallel.chain(servers).map(|program| scenario(&program, cpus)).collect::<Result<_>>()?;
     let programs = experiment::own_folder()?;
@@ -45,7 +48,7 @@ fn main() -> Result<()> {
     println!("\n| memcached | policy | workers | p50 | p95 | p99 | CPUs used |");
     println!("| --- | --- | ---: | ---: | ---: | ---: | ---: |");
     for (rate_hz, runs) in RATES_HZ.iter().zip(servers.chunks(2)) {
-        for (workers, runs) in [cpus, 4 * cpus].iter().zip(runs) {
+        for (workers, runs) in [cpus, WORKERS].iter().zip(runs) {
             runs.iter().for_each(|run| print_server(rate_hz * cpus, *workers, run));
         }
     }
