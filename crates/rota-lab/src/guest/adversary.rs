@@ -72,6 +72,9 @@ pub struct Done {
 /// Who it runs as.
 const USER: u32 = 1000;
 
+/// How long a thread of those lasts that it has from the beginning: an hour, or until it ends.
+const FILLED_MS: u64 = 3_600_000;
+
 /// Names that mean something to who looks for tenants.
 const NAMES: [&str; 6] = [
     "0123456789ab",
@@ -118,6 +121,7 @@ pub fn run(plan: Plan) -> Result<Done> {
     let cgroups = vec![plan.cgroup.clone()];
     let mut adversary =
         Adversary { plan, random, cgroups, children: Vec::new(), threads, over, done: Done::default() };
+    adversary.fill();
     while now_ns() < adversary.plan.end_ns {
         adversary.act();
     }
@@ -126,6 +130,23 @@ pub fn run(plan: Plan) -> Result<Done> {
 }
 
 impl Adversary {
+    /// Nine tenths of what it may have, as fast as it can: cgroups side by side, and threads that sleep.
+    fn fill(&mut self) {
+        for index in 0..self.plan.threads * 9 / 10 {
+            self.done.refused += u64::from(self.start(index, FILLED_MS, false).is_err());
+        }
+        for index in 0..self.plan.cgroups * 9 / 10 {
+            let path = self.plan.cgroup.join(format!("filled-{index}"));
+            if now_ns() >= self.plan.end_ns || fs::create_dir(&path).is_err() {
+                self.done.refused += 1;
+                return;
+            }
+            self.cgroups.push(path);
+            self.done.made += 1;
+        }
+        self.done.cgroups_most = self.cgroups.len();
+    }
+
     fn act(&mut self) {
         let outcome = match self.random.below(17) {
             0..6 => (0..64).try_for_each(|_| self.make()),
@@ -208,16 +229,22 @@ impl Adversary {
         if self.threads.load(Ordering::Relaxed) >= self.plan.threads {
             return Ok(());
         }
+        let (ms, computes) = (self.random.below(2000), self.random.below(8) == 0);
+        let index = self.random.below(4);
+        self.start(index, ms, computes)
+    }
+
+    /// A thread that lasts so many ms.
+    fn start(&mut self, index: u64, ms: u64, computes: bool) -> io::Result<()> {
         let (threads, over) = (self.threads.clone(), self.over.clone());
-        let (ms, computes, index) =
-            (self.random.below(2000), self.random.below(8) == 0, self.random.below(4));
+        let sleep_ms = if ms == FILLED_MS { 1_000 } else { 5 };
         let body = move || {
             // The name is the kernel's to refuse.
             let _ = prctl::set_name(&std::ffi::CString::new(format!("CPU {index}/KVM")).unwrap_or_default());
             let end_ns = now_ns() + ms * 1_000_000;
             while now_ns() < end_ns && !over.load(Ordering::Relaxed) {
                 if !computes {
-                    thread::sleep(std::time::Duration::from_millis(5));
+                    thread::sleep(std::time::Duration::from_millis(sleep_ms));
                 }
             }
             threads.fetch_sub(1, Ordering::Relaxed);

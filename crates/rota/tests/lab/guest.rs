@@ -35,6 +35,7 @@ pub struct Guest {
     clock: Clock,
     halvings: u32,
     timeout: Duration,
+    memory_mib: u32,
     own: Vec<&'static str>,
     programs: Vec<&'static str>,
     modules: Vec<&'static str>,
@@ -53,6 +54,7 @@ impl Guest {
             clock: Clock::Instructions,
             halvings: 1,
             timeout: TIMEOUT,
+            memory_mib: 1024,
             own: vec!["rota", "rota-probe"],
             programs: vec![],
             modules: vec![],
@@ -84,6 +86,12 @@ impl Guest {
     /// For a script that takes so much longer than others.
     pub fn longer(mut self, by: Duration) -> Guest {
         self.timeout += by;
+        self
+    }
+
+    /// With so much memory, 1 GiB without this.
+    pub fn memory(mut self, mib: u32) -> Guest {
+        self.memory_mib = mib;
         self
     }
 
@@ -149,6 +157,7 @@ impl Guest {
         let mut vm = Vm::new(kernel, self.cpus);
         vm.clock = self.clock;
         vm.halvings = self.halvings;
+        vm.memory_mib = self.memory_mib;
         // A test holds for whatever moments a guest has.
         vm.repeats = false;
         vm.alone = false;
