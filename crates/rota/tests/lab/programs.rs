@@ -52,6 +52,12 @@ struct Profile {
     for_s: f64,
     #[serde(flatten)]
     spending: Spending,
+    turns: Turns,
+}
+
+#[derive(Deserialize)]
+struct Turns {
+    dispatches: u64,
 }
 
 /// What `rota profile --predict --json` has and is shown.
@@ -101,6 +107,8 @@ struct Seen {
     counts: Counts,
     /// What the program got done in a second, in its own unit.
     work: f64,
+    /// How often a thread was put on a CPU, in a second.
+    turns: f64,
 }
 
 impl Seen {
@@ -134,6 +142,7 @@ impl Seen {
                 ..Counts::default()
             },
             work,
+            turns: profile.turns.dispatches as f64 / profile.for_s,
         }
     }
 
@@ -196,9 +205,12 @@ fn profile_adds_up(kernel: &'static str, cpus: u32) {
         let [running, waiting, ..] = beside.parts;
         let foretold = Method::UsefulWork.slowdown(&[alone.counts], &[beside.counts]).unwrap();
         println!(
-            "{name:14} {:.0} and {:.0} a second; says {:.2}, foretold {foretold:.2}, measured {:.2}",
+            "{name:14} {:.0} and {:.0} a second in {:.0} and {:.0} turns; says {:.2}, foretold {foretold:.2}, \
+             measured {:.2}",
             alone.work,
             beside.work,
+            alone.turns,
+            beside.turns,
             (running + waiting) / running,
             alone.work / beside.work
         );
