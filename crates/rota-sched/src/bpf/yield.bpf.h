@@ -21,13 +21,15 @@ __noinline u64 runs_ahead(struct task_struct *p __arg_trusted, u32 cpu, u32 tena
 	struct fair_ctx *f;
 	u64 next;
 
-	if (!c || !may_run_on(p, cpu) || !c->offer.gives_way || c->role.housekeeping || c->role.exclusive)
+	if (!c || !c->offer.gives_way || c->role.housekeeping || c->role.exclusive)
 		return 0;
 	if (c->turn.level == ROTA_LEVEL_BACKGROUND)
-		return ROTA_NEVER;
+		return may_run_on(p, cpu) ? ROTA_NEVER : 0;
+	if (c->turn.level != ROTA_LEVEL_SHARED || c->fair.served == tenant_id || !may_run_on(p, cpu))
+		return 0;
 	tenant = tenant_of(c->fair.served);
 	f = fair_ctx(c->fair.served);
-	if (c->turn.level != ROTA_LEVEL_SHARED || c->fair.served == tenant_id || !tenant || !f)
+	if (!tenant || !f)
 		return 0;
 	next = f->clock + f->booked - c->fair.booked - weighted(tenant, ROTA_FAIR_SLICE_NS);
 	return vtime_before(tag, next) ? next - tag : 0;
@@ -83,7 +85,7 @@ __noinline u32 fair_victim(struct task_struct *p __arg_trusted, u32 cpu, u32 ten
 
 	bpf_for (i, 0, 1 + FAIR_HINTS + FAIR_SAMPLES) {
 		u32 other = fair_candidate(cpu, i);
-		u64 ahead = runs_ahead(p, other, tenant_id, tag);
+		u64 ahead = other == ROTA_NONE ? 0 : runs_ahead(p, other, tenant_id, tag);
 
 		if (ahead <= most)
 			continue;
