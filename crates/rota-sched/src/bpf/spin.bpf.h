@@ -95,10 +95,15 @@ static __always_inline void spin_starts(struct cpu_ctx *c, u32 cpu, struct task_
 		looks_at(c, sampler, at);
 }
 
-/* The thread sleeps as it waits: it is looked at as seldom as if it computed, until it is seen to spin. */
+/*
+ * The thread sleeps as it waits: it is looked at as seldom as if it computed, until it is seen to spin. A reserved
+ * tenant's is looked at as ever, as spinning would use its budget up.
+ */
 static __always_inline void spin_blocks(struct task_ctx *t)
 {
-	if (!t->spins_at)
+	const struct rota_tenant *tenant = tenant_of(t->m.tenant);
+
+	if (!t->spins_at && tenant && tenant->class == ROTA_CLASS_SHARED)
 		t->computes = SPIN_COMPUTES;
 }
 
