@@ -38,8 +38,7 @@ fn main() -> Result<()> {
     println!("{}, instructions counted, {cpus} CPUs, 2 s each\n", kernel.version);
     let (parallel, servers) = results.split_at(2 * SHAPES.len());
     println!(
-        "| program | policy | rounds, {cpus} threads | {} threads | part | migrations a second |",
-        8 * cpus
+        "| program | policy | rounds, {cpus} threads | {THREADS} threads | part | migrations a second |"
     );
     println!("| --- | --- | ---: | ---: | ---: | ---: |");
     for (shape, runs) in SHAPES.iter().zip(parallel.chunks(2)) {
