@@ -82,10 +82,11 @@ struct Turns {
 pub fn run(Arguments { window: arguments, predict, report }: &Arguments) -> Result<(), Failure> {
     // A place that cannot be written is told before anybody waits.
     let output = report.as_deref().map(Output::open).transpose()?;
-    let shown = |bytes: &[u8]| output.map_or(Ok(()), |output| output.write(bytes));
     if *predict {
         let foretold = predict::foretell(&arguments.socket, &arguments.tenant)?;
-        shown(predict::page(&foretold).as_bytes())?;
+        if let Some(output) = output {
+            output.write(predict::page(&foretold).as_bytes())?;
+        }
         return if arguments.json {
             print_json(&foretold)
         } else {
@@ -103,7 +104,9 @@ pub fn run(Arguments { window: arguments, predict, report }: &Arguments) -> Resu
         }
         Err(reason) => profile.not_known.push(format!("cycles, instructions and cache misses: {reason}")),
     }
-    shown(page_of(&profile, &answers)?.as_bytes())?;
+    if let Some(output) = output {
+        output.write(page_of(&profile, &answers)?.as_bytes())?;
+    }
     if arguments.json { print_json(&profile) } else { print(text(&profile).as_bytes()) }
 }
 
