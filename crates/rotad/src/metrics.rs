@@ -304,6 +304,7 @@ mod tests {
         (web.missed, web.missed_by_cause.interrupt) = (2, 2);
         (web.wanted, web.lost_ns.steal, web.runnable) = (0.5, 250_000_000, 3);
         (web.dispatches, web.migrations, web.waits) = (9, 4, 0.25);
+        (web.preempted, web.yields) = (6, 1);
         (web.spending.spent_ns.running, web.spending.spent_ns.waiting) = (1_500_000_000, 500_000_000);
         web.spending.waited_for_ns = [("batch".to_owned(), 250_000_000)].into();
         let mut batch = tenant("odd \"name\"", "shared", Some(2));
@@ -380,6 +381,10 @@ rota_tenant_dispatches_total{tenant="web",class="reserved"} 9.0
 rota_tenant_dispatches_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_migrations_total{tenant="web",class="reserved"} 4.0
 rota_tenant_migrations_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_preemptions_total{tenant="web",class="reserved"} 6.0
+rota_tenant_preemptions_total{tenant="odd \"name\"",class="shared"} 0.0
+rota_tenant_yields_total{tenant="web",class="reserved"} 1.0
+rota_tenant_yields_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_spins_total{tenant="web",class="reserved"} 0.0
 rota_tenant_spins_total{tenant="odd \"name\"",class="shared"} 0.0
 rota_tenant_spinning_seconds_total{tenant="web",class="reserved"} 0.0
