@@ -55,7 +55,6 @@ static __always_inline void on_blocks(struct task_struct *p, u32 cpu, struct tas
 {
 	stands_in_no_more(t, now);
 	turn_ends(cpu, t->m.queue, TURN_BLOCKS, now);
-	spin_blocks(t);
 	profile_stops(p, cpu, t, false, now);
 }
 

@@ -95,18 +95,6 @@ static __always_inline void spin_starts(struct cpu_ctx *c, u32 cpu, struct task_
 		looks_at(c, sampler, at);
 }
 
-/*
- * The thread sleeps as it waits: it is looked at as seldom as if it computed, until it is seen to spin. A reserved
- * tenant's is looked at as ever, as spinning would use its budget up.
- */
-static __always_inline void spin_blocks(struct task_ctx *t)
-{
-	const struct rota_tenant *tenant = tenant_of(t->m.tenant);
-
-	if (!t->spins_at && tenant && tenant->class == ROTA_CLASS_SHARED)
-		t->computes = SPIN_COMPUTES;
-}
-
 /* It spins, with that fingerprint: its siblings have a turn. */
 static __always_inline void gives_way_to_siblings(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, u64 print, u64 now)
 {
