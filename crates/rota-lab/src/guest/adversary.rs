@@ -133,7 +133,7 @@ impl Adversary {
     /// Nine tenths of what it may have, as fast as it can: cgroups side by side, and threads that sleep.
     fn fill(&mut self) {
         for index in 0..self.plan.threads * 9 / 10 {
-            self.done.refused += u64::from(self.start(index, FILLED_MS, false).is_err());
+            self.done.refused += u64::from(self.start(index, FILLED_MS, Some(1_000)).is_err());
         }
         for index in 0..self.plan.cgroups * 9 / 10 {
             let path = self.plan.cgroup.join(format!("filled-{index}"));
@@ -231,20 +231,19 @@ impl Adversary {
         }
         let (ms, computes) = (self.random.below(2000), self.random.below(8) == 0);
         let index = self.random.below(4);
-        self.start(index, ms, computes)
+        self.start(index, ms, (!computes).then_some(5))
     }
 
-    /// A thread that lasts so many ms.
-    fn start(&mut self, index: u64, ms: u64, computes: bool) -> io::Result<()> {
+    /// A thread that lasts so many ms. It sleeps for so many at a time, or computes.
+    fn start(&mut self, index: u64, ms: u64, nap_ms: Option<u64>) -> io::Result<()> {
         let (threads, over) = (self.threads.clone(), self.over.clone());
-        let sleep_ms = if ms == FILLED_MS { 1_000 } else { 5 };
         let body = move || {
             // The name is the kernel's to refuse.
             let _ = prctl::set_name(&std::ffi::CString::new(format!("CPU {index}/KVM")).unwrap_or_default());
             let end_ns = now_ns() + ms * 1_000_000;
             while now_ns() < end_ns && !over.load(Ordering::Relaxed) {
-                if !computes {
-                    thread::sleep(std::time::Duration::from_millis(sleep_ms));
+                if let Some(nap_ms) = nap_ms {
+                    thread::sleep(std::time::Duration::from_millis(nap_ms));
                 }
             }
             threads.fetch_sub(1, Ordering::Relaxed);

@@ -64,7 +64,7 @@ fn a_hostile_tenant_takes_nothing() {
     let guest = Guest::exact_on(NEWEST, 2)
         .halved(2)
         .longer(Duration::from_secs(8) * seconds)
-        // A cgroup takes some 30 KiB of the kernel's memory.
+        // The kernel needs memory for each of thousands of cgroups.
         .memory(if seconds > 60 { 4096 } else { 1024 })
         .own("rota-adversary")
         .module("vsock_loopback")
