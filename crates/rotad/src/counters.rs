@@ -1,5 +1,5 @@
 //! What a tenant's threads do while they run, as the processor counts it: instructions, misses of the last-level cache,
-//! and waits for memory. Nothing counts before somebody asks, so that nobody else pays for it.
+//! and waits for memory. Nothing counts before somebody asks, so that nobody pays for it until then.
 
 use std::fs::{self, File};
 use std::io;

@@ -72,7 +72,7 @@ pub struct Done {
 /// Who it runs as.
 const USER: u32 = 1000;
 
-/// How long a thread of those lasts that it has from the beginning: an hour, or until it ends.
+/// A thread that the adversary starts with lasts an hour, or until the adversary ends.
 const FILLED_MS: u64 = 3_600_000;
 
 /// Names that mean something to who looks for tenants.
@@ -130,7 +130,7 @@ pub fn run(plan: Plan) -> Result<Done> {
 }
 
 impl Adversary {
-    /// Nine tenths of what it may have, as fast as it can: cgroups side by side, and threads that sleep.
+    /// Makes nine tenths of the cgroups and threads that it may have: cgroups side by side, and threads that sleep.
     fn fill(&mut self) {
         for index in 0..self.plan.threads * 9 / 10 {
             self.done.refused += u64::from(self.start(index, FILLED_MS, Some(1_000)).is_err());

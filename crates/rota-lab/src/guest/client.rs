@@ -115,7 +115,7 @@ struct Loop {
     protocol: Protocol,
     window: Window,
     connections: Vec<Connection>,
-    /// Which is next.
+    /// The place of the connection that has the next request.
     next: usize,
     /// The counter in the window's first answer.
     first_count: Option<u64>,
@@ -213,7 +213,7 @@ impl Loop {
         Ok(())
     }
 
-    /// What a connection has received is counted.
+    /// Counts the answers that a connection has received.
     fn answered(&mut self, index: usize) -> Result<()> {
         let connection = &mut self.connections[index];
         connection.receive()?;

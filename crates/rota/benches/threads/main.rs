@@ -2,10 +2,10 @@
 //! scheduler. They have the CPUs to themselves.
 //!
 //! `cargo build --release -p rota-lab && cargo bench -p rota --bench threads [-- KERNEL [CPUS]]`. Parallel programs do
-//! as much work in a round with 32 threads as with as many as CPUs. memcached has as many workers as CPUs, or 16, and a
-//! client that asks on 64 connections, whatever is answered. A guest's time counts instructions, so a run repeats, and
-//! what wake-ups and changes of task cost shows in what is done. CPUs that compute at the same time take turns, so that
-//! more of them do not do more.
+//! as much work in a round with 32 threads as with as many as CPUs. memcached has as many workers as CPUs, or 16. Its
+//! client asks on 64 connections, whether or not earlier requests are answered. A guest's time counts instructions, so
+//! a run repeats, and what wake-ups and changes of task cost shows in what is done. CPUs that compute at the same time
+//! take turns, so that more of them do not do more.
 
 use anyhow::{Context, Result};
 use rota_lab::scenario::Scenario;

@@ -62,7 +62,7 @@ fn promises_are_kept_on_an_older_kernel() {
     promises_are_kept(Guest::exact(OLDER).file("/lab/outlives", ""));
 }
 
-/// At the speed for which CONFIG's `switch_cost` is: at half of it the background's floor is all switches.
+/// At the speed for which CONFIG's `switch_cost` is. At half of it a change of tasks takes twice as long.
 fn promises_are_kept(guest: Guest) {
     let results = guest.halved(0).run(CONFIG, &script!("promises.sh"));
     let (during, after) = (results.status("during"), results.status("after"));
