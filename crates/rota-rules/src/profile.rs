@@ -55,6 +55,17 @@ impl From<[u64; 7]> for BySpent {
     }
 }
 
+/// One of a tenant's threads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ThreadStatus {
+    /// Its number.
+    pub tid: i32,
+    /// What it calls itself.
+    pub name: String,
+    /// Its time, by what it was spent on.
+    pub spent_ns: BySpent,
+}
+
 /// Tenants whose time is told together.
 const REST: &str = "(other tenants)";
 /// The CPU idled, or another class had it.

@@ -14,6 +14,7 @@ mod profile;
 mod queues;
 mod scheduler;
 mod shared;
+mod threads;
 
 pub use account::{Cause, CpuAccount, QueueAccount};
 pub use kernel::{Kernel, Memory};
@@ -26,3 +27,4 @@ pub use scheduler::{
     TenantSpec,
 };
 pub use shared::{CpuView, NEVER, NR_BUFFERS, RING, Settings};
+pub use threads::{Thread, Threads};

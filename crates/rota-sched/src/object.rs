@@ -6,6 +6,7 @@ pub mod memory;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 use rota_model::CpuSet;
 
 use crate::kernel::{Kernel, Memory};
-use crate::pins::{Kind, Pins};
+use crate::pins::{Kind, Pins, pinned_map};
 use crate::shared::{self, NR_BUFFERS, Settings};
 use heart::Heart;
 use memory::Shared;
@@ -34,7 +35,7 @@ fn build() -> u64 {
 }
 
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock is there");
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
@@ -145,10 +146,7 @@ impl Loaded {
         let maps = pins.all(Kind::Map)?.into_iter();
         let opened = |(name, path)| Ok((name, MapHandle::from_pinned_path(path)?));
         let maps: BTreeMap<String, MapHandle> = maps.map(opened).collect::<Result<_>>()?;
-        let settings = named(&maps, SETTINGS)?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?;
-        let settings = settings.context("it has no settings")?;
-        let settings: Settings = *bytemuck::try_from_bytes(&settings).map_err(|_| other_build())?;
-        ensure!(settings.build == build(), other_build());
+        let settings = settings_of_this_build(named(&maps, SETTINGS)?)?;
         let programs = pins.all(Kind::Program)?.into_iter();
         let opened = |(name, path)| Ok((name, Program::fd_from_pinned_path(path)?));
         let programs = programs.map(opened).collect::<Result<_>>()?;
@@ -179,8 +177,27 @@ impl Loaded {
     }
 }
 
-fn other_build() -> anyhow::Error {
-    anyhow!("it is of another build of Rota")
+/// What a scheduler was loaded for.
+///
+/// # Errors
+///
+/// It is of another build.
+fn settings_of_this_build(map: &MapHandle) -> Result<Settings> {
+    let other_build = || anyhow!("it is of another build of Rota");
+    let settings = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)?.context("it has no settings")?;
+    let settings: Settings = *bytemuck::try_from_bytes(&settings).map_err(|_| other_build())?;
+    ensure!(settings.build == build(), other_build());
+    Ok(settings)
+}
+
+/// A map of the scheduler that is pinned in the BPF file system at `root`, while another process has it.
+///
+/// # Errors
+///
+/// None is pinned, it is of another build, or this process may not look at it.
+pub(crate) fn map_of_this_build(root: &Path, name: &str) -> Result<MapHandle> {
+    settings_of_this_build(&pinned_map(root, SETTINGS)?)?;
+    pinned_map(root, name)
 }
 
 fn named<'a>(maps: &'a BTreeMap<String, MapHandle>, name: &str) -> Result<&'a MapHandle> {

@@ -10,7 +10,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use libbpf_rs::{Link, libbpf_sys};
+use libbpf_rs::{Link, MapHandle, libbpf_sys};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
@@ -62,7 +62,7 @@ impl Pins {
         if !statfs(root).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC) {
             return Err(NoPins::NotMounted);
         }
-        let folder = root.join("rota");
+        let folder = root.join(FOLDER);
         let file = Pins::folder(&folder).map_err(NoPins::Failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => Ok(Pins { folder, _lock: lock }),
@@ -97,7 +97,7 @@ impl Pins {
     pub(crate) fn pin(&self, kind: Kind, name: &str, object: BorrowedFd<'_>) -> Result<()> {
         let folder = self.folder.join(kind.folder());
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-        let path = folder.join(name.replace('.', DOT));
+        let path = folder.join(file_name(name));
         let c_path = CString::new(path.as_os_str().as_bytes())?;
         // SAFETY: a path that ends with 0, and an open descriptor.
         let error = unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), c_path.as_ptr()) };
@@ -143,5 +143,17 @@ impl Pins {
     }
 }
 
+/// A scheduler's folder in the BPF file system.
+const FOLDER: &str = "rota";
 /// Stands for a dot, which no name in a BPF file system has.
 const DOT: &str = "--";
+
+fn file_name(name: &str) -> String {
+    name.replace('.', DOT)
+}
+
+/// Opens a map of the scheduler that is pinned in the BPF file system at `root`, whoever has the folder.
+pub(crate) fn pinned_map(root: &Path, name: &str) -> Result<MapHandle> {
+    let path = root.join(FOLDER).join(Kind::Map.folder()).join(file_name(name));
+    MapHandle::from_pinned_path(&path).with_context(|| format!("opening {}", path.display()))
+}

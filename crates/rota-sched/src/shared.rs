@@ -173,6 +173,15 @@ structures! {
         preempted: u64,
         yields: u64,
     }
+    Spending = "rota_spending" {
+        on: u32,
+        queue: u32,
+        tenant: u32,
+        reserved: u32,
+        born: u64,
+        since: u64,
+        ns: [u64; NR_SPENT],
+    }
     CpuCounters = "rota_cpu_account" {
         generation: u64,
         mixed: u64,

@@ -5,7 +5,7 @@
 //! how it goes.
 //! `takeover` is how it comes to a scheduler that outlives it, and `down` ends both. `guests` has timetables for VMs.
 //! `misses` reads what threads fetch from memory, and `resctrl` does where the processor has no counters for it.
-//! `counters` are those of a tenant that is profiled; both ask the kernel by `perf`.
+//! `counters` are those of a tenant that is profiled; both ask the kernel by `perf`. `threads` are that tenant's.
 //! `preview` says what the daemon would do, and does nothing.
 //!
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, promises are kept until the next
@@ -31,6 +31,7 @@ mod service;
 mod socket;
 pub mod sources;
 mod takeover;
+pub mod threads;
 
 pub use daemon::{Failure, Machine, Options, run};
 pub use down::{Was, down};

@@ -52,20 +52,33 @@ __noinline u64 changes_spending(u32 queue, u64 born, u32 from, u32 to, u64 now)
 	return p->born;
 }
 
-/* The task's queue may be another one since it was counted. */
-static __always_inline void spends(struct task_ctx *t, u32 to, u64 now)
+/* The thread's own account: its time since then was spent on that, and what follows is spent on `to`. */
+static __always_inline void goes_over(struct rota_spending *s, u32 to, u64 now)
 {
-	struct spending *s = &t->spending;
 	u32 from = s->on;
 
-	if (from && s->queue != t->m.queue) {
-		changes_spending(s->queue, s->born, from, 0, now);
-		from = 0;
+	if (from && from <= ROTA_NR_SPENT && now > s->since)
+		s->ns[from - 1] += now - s->since;
+	s->on = to;
+	s->since = now;
+}
+
+/* The task's queue may be another one since it was counted. Its own account begins anew there. */
+static __always_inline void spends(struct task_ctx *t, u32 to, u64 now)
+{
+	struct rota_spending *s = &t->spending;
+	u32 from = s->on;
+
+	if (s->queue != t->m.queue) {
+		if (from)
+			changes_spending(s->queue, s->born, from, 0, now);
+		from = s->on = 0;
+		__builtin_memset(s->ns, 0, sizeof(s->ns));
 	}
 	s->born = changes_spending(t->m.queue, s->born, from, to, now);
 	s->queue = t->m.queue;
-	s->on = to;
-	s->since = now;
+	s->tenant = t->m.tenant;
+	goes_over(s, to, now);
 }
 
 /* A thread of the queue has waited for so long as the tenant ran. A new tenant takes the place of the least. */
@@ -212,13 +225,12 @@ static __always_inline bool none_ran_since(const struct cpu_ctx *c, u64 since)
 
 static __always_inline void profile_starts(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, u64 now)
 {
-	struct spending *s = &t->spending;
+	struct rota_spending *s = &t->spending;
 
 	if (s->on == ROTA_SPENT_WAITING + 1 && now > s->since) {
 		if (s->queue == t->m.queue && none_ran_since(c, s->since)) {
 			s->born = starts_at_once(s->queue, s->born, now - s->since, now);
-			s->on = ROTA_SPENT_RUNNING + 1;
-			s->since = now;
+			goes_over(s, ROTA_SPENT_RUNNING + 1, now);
 			return;
 		}
 		tell_waited(cpu, t->m.queue, s->since, now);

@@ -251,6 +251,17 @@ struct rota_profile {
 	__u64 yields;		    /* times that a thread said that others may run */
 };
 
+/* What a thread spends its time on, and where its time went. A task's storage begins with it. */
+struct rota_spending {
+	__u32 on; /* enum rota_spent, and 1; 0: it is not counted */
+	__u32 queue;
+	__u32 tenant;
+	__u32 reserved;
+	__u64 born; /* as that queue's */
+	__u64 since;
+	__u64 ns[ROTA_NR_SPENT]; /* until `since`, in this queue */
+};
+
 /* Counters of a CPU. */
 struct rota_cpu_account {
 	__u64 generation;

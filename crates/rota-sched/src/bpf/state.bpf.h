@@ -366,18 +366,11 @@ struct membership {
 	u32 queue;
 };
 
-/* What a task spends its time on, and where that is counted: profile.bpf.h. */
-struct spending {
-	u32 on; /* enum rota_spent, and 1; 0: it is not counted */
-	u32 queue;
-	u64 born; /* as that queue's */
-	u64 since;
-};
-
 /* A task: where it belongs and since when it runs. */
 struct task_ctx {
-	u64 cgroup; /* where it was when that was decided */
-	u32 epoch;  /* of the decision; stale if not the live one */
+	struct rota_spending spending; /* profile.bpf.h */
+	u64 cgroup;		       /* where it was when that was decided */
+	u32 epoch;		       /* of the decision; stale if not the live one */
 	struct membership m;
 	bool counted;	/* as runnable in its queue */
 	bool running;	/* as running in its queue */
@@ -406,12 +399,12 @@ struct task_ctx {
 	u32 computes;	  /* so many windows of it had no fingerprint twice */
 	u32 spins_alike;  /* so often one after the other, in the same way: see spin.bpf.h */
 	u64 spins_at;	  /* the fingerprint with which it was seen to spin last; 0: it has done something else */
-	struct spending spending;
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");
 _Static_assert(__builtin_offsetof(struct cpu_ctx, account) == 0, "the loader reads it");
 _Static_assert(sizeof(struct profile) == sizeof(struct rota_profile), "the loader reads it");
+_Static_assert(__builtin_offsetof(struct task_ctx, spending) == 0, "rota profile reads it");
 _Static_assert(__builtin_offsetof(struct fair_ctx, clock) == 0, "the loader reads it");
 _Static_assert(__builtin_offsetof(struct fair_domain, v_before) == __builtin_offsetof(struct rota_fair_times, v_before),
 	       "the loader reads it");

@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use rota_rules::counters::Counted;
-use rota_rules::profile::{BySpent, QueueStatus, Spending};
+use rota_rules::profile::{BySpent, QueueStatus, Spending, ThreadStatus};
 use rota_rules::status::{Status, TenantStatus};
 use rotad::counters::Counters;
 use rotad::server::{SOCKET, ask};
+use rotad::threads::Looks;
 use serde::Serialize;
 
 use super::files::Output;
-use super::{Failure, length, predict, print, print_json};
+use super::{Failure, length, predict, print, print_json, print_text};
 use crate::report::format::{percent, rate};
 use crate::report::profile::{Shown, Step, page};
 
 /// Show where a tenant's time goes, and for whom its threads wait
 ///
 /// Asks the daemon twice, and shows what came between: the time of the tenant's threads, by what it was spent on, and
-/// the tenants that ran while they waited for a CPU. For root it also counts what the processor does meanwhile.
+/// the tenants that ran while they waited for a CPU. For root it also shows the threads one by one, and counts what the
+/// processor does meanwhile.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -60,6 +62,8 @@ pub(super) struct Profile {
     #[serde(flatten)]
     spending: Spending,
     pub queues: Vec<QueueStatus>,
+    /// Those with most to do first; none if they cannot be told one by one.
+    threads: Vec<ThreadStatus>,
     turns: Turns,
     /// What the processor counted; nothing without a PMU.
     counted: Option<Counted>,
@@ -94,7 +98,7 @@ pub fn run(Arguments { window: arguments, predict, report }: &Arguments) -> Resu
         };
     }
     let steps = if report.is_some() { steps(arguments.length) } else { 1 };
-    let (answers, counted) = asked(arguments, steps)?;
+    let Asked { answers, counted, threads } = asked(arguments, steps)?;
     let (before, after) = (&answers[0], &answers[answers.len() - 1]);
     let mut profile = difference(before, after, &arguments.tenant)?;
     match counted {
@@ -104,10 +108,14 @@ pub fn run(Arguments { window: arguments, predict, report }: &Arguments) -> Resu
         }
         Err(reason) => profile.not_known.push(format!("cycles, instructions and cache misses: {reason}")),
     }
+    match threads {
+        Ok(threads) => profile.threads = threads,
+        Err(reason) => profile.not_known.push(format!("the threads one by one: {reason}")),
+    }
     if let Some(output) = output {
         output.write(page_of(&profile, &answers)?.as_bytes())?;
     }
-    if arguments.json { print_json(&profile) } else { print(text(&profile).as_bytes()) }
+    if arguments.json { print_json(&profile) } else { print_text(&text(&profile)) }
 }
 
 /// The steps of a page: at most so many, and none shorter.
@@ -119,17 +127,28 @@ fn steps(length: Duration) -> u32 {
     fit.clamp(1, STEPS_MAX.into()) as u32
 }
 
-/// What the daemon answers at the beginning and after each step, and what the processor counts meanwhile, or why not.
-fn asked(arguments: &Window, steps: u32) -> Result<(Vec<Status>, Result<Counted, String>), Failure> {
+/// What is known of the time between two moments; or why not.
+struct Asked {
+    /// The daemon's, at the beginning and after each step.
+    answers: Vec<Status>,
+    /// What the processor counted.
+    counted: Result<Counted, String>,
+    threads: Result<Vec<ThreadStatus>, String>,
+}
+
+fn asked(arguments: &Window, steps: u32) -> Result<Asked, Failure> {
     let first = ask(&arguments.socket)?;
-    let counters = counters(find(&first, &arguments.tenant).map_err(Failure::Usage)?, &first);
+    let tenant = find(&first, &arguments.tenant).map_err(Failure::Usage)?;
+    let looks = Looks::begin(tenant);
+    let counters = counters(tenant, &first);
     let begun = counters.map(|counters| (counters.read(), counters));
     let mut answers = vec![first];
     for _ in 0..steps {
         thread::sleep(arguments.length / steps);
         answers.push(ask(&arguments.socket)?);
     }
-    Ok((answers, begun.map(|(before, counters)| counters.read().since(&before))))
+    let counted = begun.map(|(before, counters)| counters.read().since(&before));
+    Ok(Asked { answers, counted, threads: looks.and_then(|looks| looks.end()) })
 }
 
 /// Counts the tenant's threads from now on, on the CPUs that Rota schedules.
@@ -185,7 +204,8 @@ pub(super) fn difference(before: &Status, after: &Status, name: &str) -> anyhow:
         migrations: grown(|tenant| tenant.migrations),
     };
     let for_s = after.up_s - before.up_s;
-    Ok(Profile { tenant: name.to_owned(), for_s, spending, queues, turns, counted: None, not_known })
+    let (tenant, threads) = (name.to_owned(), Vec::new());
+    Ok(Profile { tenant, for_s, spending, queues, threads, turns, counted: None, not_known })
 }
 
 /// One character of a bar for each of [`BySpent::NAMES`].
@@ -194,6 +214,8 @@ const MARKS: [char; 7] = ['#', 'w', 's', 'd', '-', '.', '?'];
 const BAR: u64 = 50;
 /// So many tenants are named.
 const TOP: usize = 5;
+/// So many threads are shown one by one.
+const THREADS: usize = 12;
 
 /// The answer for people.
 fn text(profile: &Profile) -> String {
@@ -210,6 +232,7 @@ fn text(profile: &Profile) -> String {
     for queue in queues.iter().filter(|queue| queue.spending.spent_ns.total() > 0) {
         text += &format!("{:>8} |{}|\n", name_of(queue, queues), bar(&queue.spending.spent_ns));
     }
+    text += &one_by_one(&profile.threads);
     text.push('\n');
     for ((name, mark), ns) in BySpent::NAMES.iter().zip(MARKS).zip(spent.values()).filter(|(_, ns)| *ns > 0) {
         let part = 100.0 * ns as f64 / spent.total() as f64;
@@ -220,6 +243,23 @@ fn text(profile: &Profile) -> String {
     text += &waits(profile);
     for unknown in not_known {
         text += &format!("not known: {unknown}\n");
+    }
+    text
+}
+
+/// A bar for each of the threads that had most to do, if there are several.
+fn one_by_one(threads: &[ThreadStatus]) -> String {
+    let mut text = String::new();
+    if threads.len() < 2 {
+        return text;
+    }
+    text.push('\n');
+    let seen = threads.iter().filter(|thread| thread.spent_ns.total() > 0);
+    for ThreadStatus { tid, name, spent_ns } in seen.take(THREADS) {
+        text += &format!("{tid:>8} |{}| {name}\n", bar(spent_ns));
+    }
+    if threads.len() > THREADS {
+        text += &format!("         and {} threads that had less to do\n", threads.len() - THREADS);
     }
     text
 }
@@ -280,6 +320,7 @@ fn page_of(profile: &Profile, answers: &[Status]) -> anyhow::Result<String> {
     };
     let steps: anyhow::Result<Vec<Step>> = answers.windows(2).map(step).collect();
     let named = |queue: &QueueStatus| (name_of(queue, &profile.queues), queue.spending.spent_ns);
+    let called = |thread: &ThreadStatus| (format!("{} {}", thread.tid, thread.name), thread.spent_ns);
     let spent = &profile.spending.spent_ns;
     let threads = spent.total() as f64 / 1e9 / profile.for_s;
     let mut facts =
@@ -294,6 +335,7 @@ fn page_of(profile: &Profile, answers: &[Status]) -> anyhow::Result<String> {
         },
         facts,
         queues: profile.queues.iter().map(named).collect(),
+        threads: profile.threads.iter().map(called).collect(),
         steps: steps?,
         spending: &profile.spending,
         not_known: &profile.not_known,
@@ -448,6 +490,24 @@ slower by 1.50x than with a CPU for each thread; while it waited there ran:
         // In the first second it ran, in the other it had nothing to do.
         assert!(page.contains("<title>0.0 s: running 100.0 %</title>"), "{page}");
         assert!(!page.contains("<title>1.0 s:"), "{page}");
+    }
+
+    #[test]
+    fn threads_are_shown_one_by_one_as_far_as_there_is_room() {
+        let answers = [1, 6].map(|ran| status(ran as f64, vec![queue(ran, 1, 1)]));
+        let mut profile = difference(&answers[0], &answers[1], "web").unwrap();
+        let thread = |tid, running, waiting| {
+            let spent_ns = BySpent { running, waiting, ..BySpent::default() };
+            ThreadStatus { tid, name: "db".to_owned(), spent_ns }
+        };
+        profile.threads = vec![thread(7, 3, 2)];
+        assert!(!text(&profile).contains("db"), "a single thread is its tenant");
+        profile.threads = (7..7 + THREADS as i32 + 2).map(|tid| thread(tid, 3, 2)).collect();
+        let text = text(&profile);
+        let bar = format!("\n       7 |{}{}| db\n", "#".repeat(30), "w".repeat(20));
+        assert!(text.contains(&bar) && text.contains("and 2 threads that had less to do"), "{text}");
+        assert_eq!(text.matches(" db\n").count(), THREADS);
+        assert!(page_of(&profile, &answers).unwrap().contains("aria-label=\"8 db: running 60.0 %"));
     }
 
     #[test]

@@ -16,7 +16,9 @@ pub struct Shown<'a> {
     pub facts: Vec<(&'static str, String)>,
     /// Of each of its queues: the name, and what its threads spent all of the time on.
     pub queues: Vec<(String, BySpent)>,
-    /// The same in one step of time after the other; queues in the same order.
+    /// Of each of its threads, as far as they are told one by one.
+    pub threads: Vec<(String, BySpent)>,
+    /// As of the queues, in one step of time after the other; queues in the same order.
     pub steps: Vec<Step>,
     /// For whom its threads waited.
     pub spending: &'a Spending,
@@ -53,6 +55,7 @@ pub fn page(shown: &Shown) -> String {
                 (timeline(&shown.steps, index, name))
             } }
         }
+        (one_by_one(&shown.threads))
         (waits(shown))
         @if !shown.not_known.is_empty() {
             section.reading {
@@ -62,6 +65,20 @@ pub fn page(shown: &Shown) -> String {
         }
     };
     document(shown.tenant, &body)
+}
+
+/// A bar for each thread, if there are several.
+fn one_by_one(threads: &[(String, BySpent)]) -> Markup {
+    if threads.len() < 2 {
+        return html! {};
+    }
+    html! {
+        section {
+            h2 { "Thread by thread" }
+            p.words { "Those that had most to do come first." }
+            div.chart { @for (name, spent) in threads { (chart::bar(name, "", &spending::parts(spent, 0))) } }
+        }
+    }
 }
 
 /// The height of a timeline, in pixels.
