@@ -13,7 +13,7 @@ struct Arguments {
 }
 
 fn main() -> anyhow::Result<()> {
-    let done = adversary::run(Arguments::parse().plan)?;
-    println!("{}", serde_json::to_string(&done)?);
-    Ok(())
+    adversary::run(Arguments::parse().plan, |done| {
+        println!("{}", serde_json::to_string(done).expect("numbers are JSON"));
+    })
 }

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result};
@@ -72,7 +72,10 @@ pub struct Done {
 /// Who it runs as.
 const USER: u32 = 1000;
 
-/// A thread that the adversary starts with lasts an hour, or until the adversary ends.
+/// It tells what it has done after so many actions.
+const TOLD_EVERY: u32 = 20;
+
+/// A thread that the adversary starts with lasts for an hour.
 const FILLED_MS: u64 = 3_600_000;
 
 /// Names that mean something to who looks for tenants.
@@ -104,47 +107,56 @@ struct Adversary {
     cgroups: Vec<PathBuf>,
     children: Vec<Child>,
     threads: Arc<AtomicU64>,
-    over: Arc<AtomicBool>,
     done: Done,
 }
 
-/// Does what it can until its time is over, and ends all that it has started; the cgroups that it has made stay. Takes
-/// a user's rights first.
+/// Does what it can until its time is over, and tells now and then how often it has done what. Then it kills the
+/// processes that it has started. Its threads end with this process, for which thousands need long where they have next
+/// to no CPU time. The cgroups that it has made stay. Takes a user's rights first.
 ///
 /// # Errors
 ///
 /// The rights cannot be taken.
-pub fn run(plan: Plan) -> Result<Done> {
+pub fn run(plan: Plan, mut tell: impl FnMut(&Done)) -> Result<()> {
     setgid(USER.into()).and_then(|()| setuid(USER.into())).context("becoming a user")?;
     let random = Random(plan.seed.max(1));
-    let (threads, over) = (Arc::default(), Arc::default());
     let cgroups = vec![plan.cgroup.clone()];
-    let mut adversary =
-        Adversary { plan, random, cgroups, children: Vec::new(), threads, over, done: Done::default() };
-    adversary.fill();
+    let (threads, children, done) = Default::default();
+    let mut adversary = Adversary { plan, random, cgroups, children, threads, done };
+    adversary.fill(&mut tell);
     while now_ns() < adversary.plan.end_ns {
-        adversary.act();
+        tell(&adversary.done);
+        (0..TOLD_EVERY).for_each(|_| adversary.act());
     }
-    adversary.end();
-    Ok(adversary.done)
+    tell(&adversary.done);
+    for child in &mut adversary.children {
+        let _ = child.kill();
+    }
+    Ok(())
 }
 
 impl Adversary {
     /// Makes nine tenths of the cgroups and threads that it may have: cgroups side by side, and threads that sleep.
-    fn fill(&mut self) {
-        for index in 0..self.plan.threads * 9 / 10 {
-            self.done.refused += u64::from(self.start(index, FILLED_MS, Some(1_000)).is_err());
-        }
+    fn fill(&mut self, tell: &mut impl FnMut(&Done)) {
         for index in 0..self.plan.cgroups * 9 / 10 {
             let path = self.plan.cgroup.join(format!("filled-{index}"));
             if now_ns() >= self.plan.end_ns || fs::create_dir(&path).is_err() {
                 self.done.refused += 1;
-                return;
+                break;
             }
             self.cgroups.push(path);
             self.done.made += 1;
         }
         self.done.cgroups_most = self.cgroups.len();
+        for index in 0..self.plan.threads * 9 / 10 {
+            if index % u64::from(TOLD_EVERY) == 0 {
+                tell(&self.done);
+            }
+            if now_ns() >= self.plan.end_ns {
+                break;
+            }
+            self.done.refused += u64::from(self.start(index, FILLED_MS, Some(1_000)).is_err());
+        }
     }
 
     fn act(&mut self) {
@@ -236,12 +248,12 @@ impl Adversary {
 
     /// A thread that lasts so many ms. It sleeps for so many at a time, or computes.
     fn start(&mut self, index: u64, ms: u64, nap_ms: Option<u64>) -> io::Result<()> {
-        let (threads, over) = (self.threads.clone(), self.over.clone());
+        let threads = self.threads.clone();
         let body = move || {
             // The name is the kernel's to refuse.
             let _ = prctl::set_name(&std::ffi::CString::new(format!("CPU {index}/KVM")).unwrap_or_default());
             let end_ns = now_ns() + ms * 1_000_000;
-            while now_ns() < end_ns && !over.load(Ordering::Relaxed) {
+            while now_ns() < end_ns {
                 if let Some(nap_ms) = nap_ms {
                     thread::sleep(std::time::Duration::from_millis(nap_ms));
                 }
@@ -278,16 +290,5 @@ impl Adversary {
         self.done.asked += 1;
         self.done.told += File::from(asks).read(&mut [0; 64])? as u64;
         Ok(())
-    }
-
-    fn end(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        while self.threads.load(Ordering::Relaxed) > 0 {
-            thread::sleep(std::time::Duration::from_millis(10));
-        }
     }
 }

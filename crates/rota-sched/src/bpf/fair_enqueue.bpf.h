@@ -92,7 +92,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	struct fair_ctx *f = t ? fair_ctx(t->m.tenant) : NULL;
 	bool is_told = true, waits;
 	struct cpu_ctx *c;
-	u64 dsq, tag;
+	u64 dsq, tag, place;
 	u32 cpu;
 
 	if (!q || !f) {
@@ -116,8 +116,9 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	begins_to_wait(t, line_kind(dsq) == ROTA_LINE_QUEUE && c ? DSQ_SHARED(c->role.domain) : dsq);
 	if (!is_told)
 		tell_new_idle_cpu(p, dsq);
+	place = blocks_rcu(p) ? place_for_rcu() : t->vtime;
 	/* An overdue thread keeps the place: no later call would move it there. */
-	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, line_kind(dsq) == ROTA_LINE_QUEUE && !t->overdue ? t->vtime : t->tag,
+	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, line_kind(dsq) == ROTA_LINE_QUEUE && !t->overdue ? place : t->tag,
 			 enq_flags);
 	return 0;
 }

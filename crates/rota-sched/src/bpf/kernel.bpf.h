@@ -111,9 +111,17 @@ struct sched_ext_entity {
 	u64 slice;
 };
 
+/* What a thread owes RCU when it leaves a read section. */
+union rcu_special {
+	struct {
+		u8 blocked; /* it was stopped in there */
+	} b;
+};
+
 struct task_struct {
 	u32 flags;
 	__u16 migration_disabled;
+	union rcu_special rcu_read_unlock_special;
 	int nr_cpus_allowed;
 	u32 __state;
 	const cpumask_t *cpus_ptr;
@@ -343,6 +351,16 @@ static __always_inline s32 syscall_of(struct task_struct *p)
 	if (bpf_core_field_exists(struct pt_regs___x86, orig_ax))
 		return (s32)((const struct pt_regs___x86 *)registers)->orig_ax;
 	return ((const struct pt_regs___arm64 *)registers)->syscallno;
+}
+
+/*
+ * Whether the thread was stopped inside of a read section of RCU. Until it leaves that, no grace period of the host
+ * ends, and after 21 s the kernel ends the scheduler. Kernels whose sections cannot be interrupted have no such field.
+ */
+static __always_inline bool blocks_rcu(const struct task_struct *p)
+{
+	return bpf_core_field_exists(struct task_struct, rcu_read_unlock_special) &&
+	       p->rcu_read_unlock_special.b.blocked;
 }
 
 /* Where in its program a thread is that an interrupt found there. */

@@ -41,6 +41,15 @@ static __always_inline u64 place_in_crowd(struct task_ctx *t, struct queue_ctx *
 }
 
 /*
+ * A thread that blocks RCU comes before its siblings, as if it had waited for a round. In a crowd of thousands a
+ * section that takes two turns would else last for a rotation of seconds. Its turns are charged as any others.
+ */
+static __always_inline u64 place_for_rcu(void)
+{
+	return bpf_ktime_get_ns() - ROTA_FLOOR_ROUND_NS - OVERDUE_FIRST;
+}
+
+/*
  * A thread's place among those of its queue: by what it has used, no further ahead or behind than a quantum. A new
  * thread is a ms behind, so that a stream of new processes does not overtake the threads that wait. A thread that
  * spins comes after all that wait (spin.bpf.h). A thread is placed once, and keeps its place if it is changed.
@@ -52,6 +61,8 @@ static __always_inline u64 place_among_siblings(struct task_struct *p, struct ta
 	if (t->last_cpu == ROTA_NONE && !t->queued_since)
 		t->vtime = q->vtime + vtime_of(ROTA_NEWCOMER_NS, weight);
 	t->vtime = vtime_within(t->vtime, q->vtime, ROTA_QUANTUM_NS, vtime_of(ROTA_QUANTUM_NS, weight));
+	if (blocks_rcu(p))
+		return place_for_rcu();
 	place = q->nr_runnable > ROTA_CROWD && !t->queued_since ? place_in_crowd(t, q) : t->vtime;
 	if (t->gives_way)
 		place = t->vtime = max_vtime(t->vtime, q->last);

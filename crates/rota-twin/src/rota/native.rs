@@ -19,6 +19,8 @@ use crate::rota::memory::Memory;
 pub struct TaskStruct {
     flags: u32,
     migration_disabled: u16,
+    /// No thread of the model is inside of a read section of RCU.
+    rcu_special: u8,
     nr_cpus_allowed: i32,
     state: u32,
     cpus_ptr: *const CpuMask,
@@ -406,6 +408,7 @@ impl Shown {
         self.tasks[id.index()] = Box::into_raw(Box::new(TaskStruct {
             flags: 0,
             migration_disabled: 0,
+            rcu_special: 0,
             nr_cpus_allowed: 0,
             state: 0,
             cpus_ptr: ptr::null(),

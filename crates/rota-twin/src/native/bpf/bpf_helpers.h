@@ -17,8 +17,9 @@
 #define __weak
 
 /* The model is the newest kernel, on x86-64. */
-#define NATIVE_HAS_orig_ax   true
-#define NATIVE_HAS_syscallno false
+#define NATIVE_HAS_orig_ax		   true
+#define NATIVE_HAS_syscallno		   false
+#define NATIVE_HAS_rcu_read_unlock_special true
 /* Guests have no real-time threads. */
 #define NATIVE_HAS_prio				false
 #define bpf_ksym_exists(call)			true
