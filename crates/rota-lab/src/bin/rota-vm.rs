@@ -11,6 +11,9 @@ struct Arguments {
     /// How many vCPUs it has
     #[arg(long, default_value_t = 1)]
     vcpus: u8,
+    /// One counts at a time, and the others wait for their turn busily
+    #[arg(long)]
+    by_turns: bool,
     /// How long it runs
     #[arg(long, default_value_t = 10)]
     seconds: u64,
@@ -18,7 +21,8 @@ struct Arguments {
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let work = vm::run(arguments.vcpus, Duration::from_secs(arguments.seconds))?;
+    let program = if arguments.by_turns { vm::Program::TakeTurns } else { vm::Program::Count };
+    let work = vm::run(program, arguments.vcpus, Duration::from_secs(arguments.seconds))?;
     println!("{}", serde_json::to_string(&work)?);
     Ok(())
 }

@@ -64,6 +64,12 @@ static __always_inline void on_yields(struct cpu_ctx *c, struct task_struct *p, 
 	yields_to_siblings(c, p, t);
 }
 
+static __always_inline bool on_vcpu_spins(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t,
+					  const struct task_ctx *to)
+{
+	return to && yields_to_vcpu(c, p, t, to);
+}
+
 static __always_inline void on_leaves(struct task_ctx *t, u64 now)
 {
 	profile_leaves(t, now);

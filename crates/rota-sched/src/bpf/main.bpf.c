@@ -320,14 +320,17 @@ void STRUCT_OPS(rota_update_idle, s32 cpu, bool idle)
 		decide_if_idle(cpu);
 }
 
-/* sched_yield; a yield to a certain thread is not carried out. */
+/* sched_yield; or KVM has seen that a vCPU waits busily, and asks for another one. Whether that is carried out. */
 bool STRUCT_OPS(rota_yield, struct task_struct *from, struct task_struct *to)
 {
 	struct cpu_ctx *c = cpu_ctx(scx_bpf_task_cpu(from));
 	struct task_ctx *t = task_ctx(from);
 
-	if (!to && c && t)
-		on_yields(c, from, t);
+	if (!c || !t)
+		return false;
+	if (to)
+		return on_vcpu_spins(c, from, t, task_ctx(to));
+	on_yields(c, from, t);
 	return false;
 }
 

@@ -119,6 +119,24 @@ static __always_inline void yields_to_siblings(struct cpu_ctx *c, struct task_st
 	c->spin.gives_way = t->gives_way = sibling_waits(c, t);
 }
 
+/*
+ * The processor has told KVM that a vCPU waits in a loop, or its guest has. KVM asks for a vCPU of the VM that would
+ * run. The waiting vCPU gives way if a sibling waits for a CPU: those that have waited longer come first, then that
+ * one. Returns whether.
+ */
+static __always_inline bool yields_to_vcpu(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t,
+					   const struct task_ctx *to)
+{
+	struct queue_ctx *q = queue_ctx(t->m.queue);
+
+	if (to->m.tenant != t->m.tenant || !sibling_waits(c, t))
+		return false;
+	yields_to_siblings(c, p, t);
+	if (q)
+		__sync_fetch_and_add(&q->account.spins, 1);
+	return true;
+}
+
 /* The thread is looked at anew. */
 static __always_inline void window_begins(struct spin *s, u64 now)
 {

@@ -29,4 +29,4 @@ mod saturation;
 mod shares;
 mod spin;
 mod starve;
-mod together;
+mod vms;

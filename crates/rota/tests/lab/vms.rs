@@ -1,4 +1,4 @@
-//! The vCPUs of a VM have their slots at the same times.
+//! VMs under KVM: their vCPUs have their slots at the same times; and give way, if KVM says that they wait busily.
 
 use serde_json::Value;
 
@@ -38,6 +38,21 @@ match = { cgroup = "left" }
 name = "spare"
 class = "background"
 match = { cgroup = "spare" }
+
+[[tenant]]
+name = "gives"
+class = "shared"
+vcpus = 4
+affinity = "0"
+match = { cgroup = "gives" }
+
+[[tenant]]
+name = "keeps"
+class = "shared"
+vcpus = 4
+affinity = "0"
+oversubscribe = "off"
+match = { cgroup = "keeps" }
 "#;
 
 /// The part of each vCPU's time in which the other one ran as well.
@@ -46,11 +61,17 @@ fn beside(results: &Results, vm: &str) -> Vec<f64> {
     vcpus.iter().map(|vcpu| vcpu["together"].as_f64().unwrap()).collect()
 }
 
+/// How often a turn of a VM's was taken.
+fn turns(results: &Results, vm: &str) -> u64 {
+    let vcpus: Vec<Value> = results.json(vm);
+    vcpus.iter().map(|vcpu| vcpu["exits"].as_u64().unwrap()).sum()
+}
+
 #[test]
 #[ignore = "boots a guest"]
-fn vcpus_of_a_real_vm_run_at_the_same_times() {
+fn vcpus_of_a_real_vm_run_at_the_same_times_and_give_way() {
     let guest = Guest::exact_on(NEWEST, 2).nested().own("rota-vm");
-    let results = guest.run(CONFIG, &script!("together.sh"));
+    let results = guest.run(CONFIG, &script!("vms.sh"));
     let [gang, apart] = ["gang", "apart"].map(|vm| beside(&results, vm));
     println!("beside each other: {gang:?} of the time together, {apart:?} apart");
     let status = results.status("status");
@@ -63,4 +84,11 @@ fn vcpus_of_a_real_vm_run_at_the_same_times() {
     // But for the ends of slots, within a millisecond of which a vCPU says that it has run.
     assert!(gang.iter().all(|part| *part >= 0.75), "{gang:?}");
     assert!(apart.iter().all(|part| *part <= 0.6), "{apart:?}");
+    let [gives, keeps] = ["gives", "keeps"].map(|vm| {
+        let spins = tenant(&results.status(&format!("after-{vm}")), vm).spins;
+        println!("{vm}: {} turns, gave way {spins} times", turns(&results, vm));
+        (turns(&results, vm), spins)
+    });
+    assert!(gives.0 > 3 * keeps.0 && gives.1 > gives.0 / 2, "{gives:?}");
+    assert_eq!(keeps.1, 0);
 }

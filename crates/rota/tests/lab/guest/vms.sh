@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Two VMs of two vCPUs each under KVM, beside tenants that always compute.
+# VMs under KVM: two that count, beside tenants that always compute. Then two, one after the other, in which one vCPU
+# counts at a time, and three wait for it busily.
 . /lab/lib.sh
 
 # vm NAME: one that counts for four seconds.
@@ -8,7 +9,7 @@ vm() {
     VMS="$VMS $!"
 }
 
-tenants gang apart left spare
+tenants gang apart left spare gives keeps
 up
 busy left
 busy spare
@@ -20,5 +21,10 @@ await logged "vCPU threads of 2" 2
 sleep 1
 status status
 wait $VMS
+for tenant in left spare; do echo 1 >$CGROUPS/$tenant/cgroup.kill; done
+for vm in gives keeps; do
+    (inside $vm rota-vm --vcpus 4 --by-turns --seconds 2) >/results/$vm.json
+    answered after-$vm
+done
 state_is enabled || fail "the scheduler is gone"
 stop
