@@ -23,6 +23,7 @@
 //! | `references` | so many lines of it a thread refers to in each microsecond of computing; 0 by default: caches are not simulated, and a change of threads costs the same for each KiB |
 //! | `overlap` | so many of its misses are under way at a time; 1 by default: each address is known from the one before |
 //! | `bound` | whether a guest's threads stay on the vCPUs that they begin on, one after the other; `false` by default |
+//! | `cpus_in_turn` | how many of its CPUs the tenant's threads may use, in turn, each for the same part of the measured time; all by default |
 //!
 //! and the keys of that program. In a tenant that is a VM (`match = { vm = ... }`) the threads are the guest's: its
 //! vCPUs run them, under a scheduler of the guest's own ([`Guest`]).
@@ -74,6 +75,7 @@
 //!
 //! [`Scenario::run`] runs it under a policy.
 
+mod elastic;
 mod interference;
 pub mod policies;
 pub mod programs;
@@ -154,6 +156,8 @@ pub struct Workload {
     pub memory: Option<Memory>,
     /// Whether a guest's threads stay on their vCPUs.
     pub bound: bool,
+    /// How many of their CPUs the tenants may use, in turn; none: all of them.
+    pub cpus_in_turn: Vec<u32>,
 }
 
 /// A thread of a tenant.
@@ -210,7 +214,7 @@ impl Scenario {
         let mut members =
             self.replay.as_ref().map_or_else(Vec::new, |replay| replay.members(self.warm_up_ns));
         let mut guests: BTreeMap<TenantId, (Guest, u64, Option<Memory>)> = BTreeMap::new();
-        for Workload { tenants, work, working_set_kib, memory, bound } in &self.workloads {
+        for Workload { tenants, work, working_set_kib, memory, bound, .. } in &self.workloads {
             for &tenant in tenants {
                 let Some(guest) = self.guest(tenant, site.simulation.machine.seed()) else {
                     members.extend(work.programs(&mut site).into_iter().map(|program| Member {

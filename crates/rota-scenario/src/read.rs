@@ -15,7 +15,8 @@ use super::{Interference, Pattern, Scenario, Within, Workload};
 const KEYS: [&str; 7] = ["duration", "warm_up", "seed", "costs", "workload", "guest", "interference"];
 
 /// The keys of every workload.
-const WORKLOAD_KEYS: [&str; 6] = ["tenant", "program", "working_set", "references", "overlap", "bound"];
+const WORKLOAD_KEYS: [&str; 7] =
+    ["tenant", "program", "working_set", "references", "overlap", "bound", "cpus_in_turn"];
 
 /// What a template's name has in the place of a number.
 const INDEX: &str = "{i}";
@@ -131,6 +132,7 @@ fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option
     let working_set_kib = working_set_kib.unwrap_or(0);
     let memory = memory(table, working_set_kib, errors);
     let bound = table.read("bound", errors, |value| bound(value, tenants.as_deref(), model));
+    let cpus_in_turn = table.read("cpus_in_turn", errors, |value| counts(value, tenants.as_deref(), model));
     let work = (kind.read)(&Keys { table, known: &known }, errors);
     Some(Workload {
         tenants: tenants?,
@@ -138,7 +140,23 @@ fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option
         working_set_kib: working_set_kib.into(),
         memory,
         bound: bound.unwrap_or(false),
+        cpus_in_turn: cpus_in_turn.unwrap_or_default(),
     })
+}
+
+/// Numbers of CPUs that threads may use: those of a container may.
+fn counts(value: &DeValue, tenants: Option<&[TenantId]>, model: Option<&Model>) -> Result<Vec<u32>, String> {
+    let Some(values) = value.as_array().filter(|values| !values.is_empty()) else {
+        return Err(format!("{} is no list of numbers; write e.g. [2, 8, 4]", value::show(value)));
+    };
+    let most = model.map_or(u32::MAX, |model| model.host.tenant_cpus().len() as u32);
+    let counts = values.iter().map(|count| value::whole(count.get_ref(), 1..=most)).collect();
+    match (tenants, model) {
+        (Some(tenants), Some(model)) if tenants.iter().any(|id| is_vm(model, *id)) => {
+            Err("is for a container; remove it, or the tenant's match.vm".to_owned())
+        }
+        _ => counts,
+    }
 }
 
 /// Whether threads stay on their vCPUs: those of a guest may.

@@ -343,6 +343,7 @@ impl Session<'_> {
         let mut readings = vec![vec![Service::default(); self.tenants.homes().len()]];
         let mut lags = BTreeMap::new();
         for part in 1..=INTERVALS {
+            self.resize(part - 1);
             let done_ns = window_ns * u128::from(part) / u128::from(INTERVALS);
             self.run.run_until(began_ns + done_ns as u64);
             self.publish();
