@@ -8,8 +8,8 @@ use super::Workload;
 use super::run::{INTERVALS, Session};
 
 impl Session<'_> {
-    /// As a part of the measured time begins, of [`INTERVALS`]: threads may run on other CPUs from now on, if it is
-    /// their turn to have more or fewer.
+    /// One of the [`INTERVALS`] parts of the measured time begins: threads whose number of CPUs changes with it have
+    /// another affinity from now on.
     pub(super) fn resize(&mut self, part: u64) {
         let host = &self.scenario.model.host;
         let all = host.tenant_cpus();

@@ -144,7 +144,7 @@ fn workload(table: &Table, model: Option<&Model>, errors: &mut Errors) -> Option
     })
 }
 
-/// Numbers of CPUs that threads may use: those of a container may.
+/// How many CPUs a container's threads may use, in turn. A VM's threads have its vCPUs instead.
 fn counts(value: &DeValue, tenants: Option<&[TenantId]>, model: Option<&Model>) -> Result<Vec<u32>, String> {
     let Some(values) = value.as_array().filter(|values| !values.is_empty()) else {
         return Err(format!("{} is no list of numbers; write e.g. [2, 8, 4]", value::show(value)));

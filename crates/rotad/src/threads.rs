@@ -1,4 +1,4 @@
-//! A tenant's threads one by one, for who profiles it. The scheduler keeps each thread's account with the thread.
+//! A tenant's threads one by one, for `rota profile`. The scheduler keeps the account of each thread in its storage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,8 +38,8 @@ impl Looks {
         open().map_err(|error| format!("{error:#}"))
     }
 
-    /// What each thread has done since the first look, those first that had most to do. Of a thread that has ended
-    /// nothing is known.
+    /// What each thread has done since the first look. Threads with more to do come first. A thread that has ended is
+    /// left out.
     ///
     /// # Errors
     ///

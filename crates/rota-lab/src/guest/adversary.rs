@@ -110,9 +110,8 @@ struct Adversary {
     done: Done,
 }
 
-/// Does what it can until its time is over, and tells now and then how often it has done what. Then it kills the
-/// processes that it has started. Its threads end with this process, for which thousands need long where they have next
-/// to no CPU time. The cgroups that it has made stay. Takes a user's rights first.
+/// Takes a user's rights, does what it can until its time is over, and tells now and then how often it has done what.
+/// Then it kills the processes that it has started. Its threads end with its own process, and its cgroups stay.
 ///
 /// # Errors
 ///

@@ -53,7 +53,7 @@ impl Program {
         }
     }
 
-    /// How often it counts before it exits, which takes one in the emulator about a millisecond, or a quarter of one.
+    /// How often a vCPU counts before it exits. In the emulator that takes 1 ms to count, and 0.25 ms to take turns.
     fn counts_per_exit(self) -> u64 {
         match self {
             Program::Count => 1 << 16,

@@ -120,9 +120,9 @@ static __always_inline void yields_to_siblings(struct cpu_ctx *c, struct task_st
 }
 
 /*
- * The processor has told KVM that a vCPU waits in a loop, or its guest has. KVM asks for a vCPU of the VM that would
- * run. The waiting vCPU gives way if a sibling waits for a CPU: those that have waited longer come first, then that
- * one. Returns whether.
+ * The processor has told KVM that a vCPU waits in a loop, or the guest has. KVM asks for another vCPU of the VM, `to`.
+ * The vCPU in the loop gives way if any sibling waits for a CPU, and siblings run in their usual order. Returns whether
+ * it gives way.
  */
 static __always_inline bool yields_to_vcpu(struct cpu_ctx *c, struct task_struct *p, struct task_ctx *t,
 					   const struct task_ctx *to)
