@@ -121,10 +121,11 @@ mod tests {
 
     #[test]
     fn what_is_offline_is_left_out_of_a_model() {
-        let tenants = "[[tenant]]\nname = \"a\"\nclass = \"background\"\naffinity = \"2-3\"\n\
-                       [[tenant]]\nname = \"b\"\nclass = \"background\"\naffinity = \"3\"\n\
-                       [[tenant]]\nname = \"c\"\nclass = \"background\"\nnode = 1\n";
-        let (model, offline) = here(&format!("[host]\ncpus = \"0-3\"\n{tenants}"), &machine()).unwrap();
+        let tenants = [("a", "affinity = \"2-3\""), ("b", "affinity = \"3\""), ("c", "node = 1")].map(|(name, at)| {
+            format!("[[tenant]]\nname = \"{name}\"\nclass = \"reserved\"\nshare = 0.1\nlatency = \"20ms\"\n{at}\n")
+        });
+        let text = format!("[host]\ncpus = \"0-3\"\n{}", tenants.concat());
+        let (model, offline) = here(&text, &machine()).unwrap();
         assert_eq!((offline.to_string(), model.host.cpus.to_string()), ("3".to_owned(), "0-2".to_owned()));
         assert_eq!(model.host.topology.siblings().len(), 1, "it is this machine");
         let cpus: Vec<(u32, String)> =

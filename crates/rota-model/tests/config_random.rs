@@ -208,11 +208,13 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             if let Some(count) = count {
                 text += &format!("count = {count}\n");
             }
+            let is_reserved = matches!(class, Class::Reserved(_));
+            affinity = affinity.filter(|_| is_reserved);
             if let Some(affinity) = &affinity {
                 let written: CpuSet = affinity.iter().chain(host.housekeeping.iter()).collect();
                 text += &format!("affinity = \"{written}\"\n");
             }
-            if node {
+            if node && is_reserved {
                 let (node, cpus) = node_of(&host, affinity.as_ref());
                 text += &format!("node = {node}\n");
                 affinity = Some(cpus);

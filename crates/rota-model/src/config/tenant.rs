@@ -33,6 +33,20 @@ const KEYS: [&str; 18] = [
     "match",
 ];
 
+/// Keys that say what a reserved tenant is promised, or where its slots are.
+const RESERVED: [&str; 10] = [
+    "share",
+    "cpus",
+    "latency",
+    "capped",
+    "affinity",
+    "node",
+    "exclusive_cores",
+    "together",
+    "matching",
+    "timetable",
+];
+
 /// Keys that are right on one host and wrong on another.
 const OF_HOST: [&str; 4] = ["affinity", "node", "exclusive_cores", "together"];
 
@@ -368,9 +382,7 @@ fn class(table: &Table, vcpus: u32, each: Option<Share>, errors: &mut Errors) ->
     let weight = table.read("weight", errors, |value| value::whole(value, 1..=10_000));
     let weight = weight.unwrap_or(WEIGHT_DEFAULT);
     let name = class_name(table, errors)?;
-    let reserved =
-        ["share", "cpus", "latency", "capped", "exclusive_cores", "together", "matching", "timetable"]
-            .map(|key| (key, "reserved"));
+    let reserved = RESERVED.map(|key| (key, "reserved"));
     for (key, fits) in reserved.into_iter().chain([("weight", "shared")]) {
         if table.has(key) && fits != name {
             let message = format!("does not fit class \"{name}\"; remove it, or write class = \"{fits}\"");
