@@ -43,14 +43,12 @@ match = { cgroup = "spare" }
 name = "gives"
 class = "shared"
 vcpus = 4
-affinity = "0"
 match = { cgroup = "gives" }
 
 [[tenant]]
 name = "keeps"
 class = "shared"
 vcpus = 4
-affinity = "0"
 oversubscribe = "off"
 match = { cgroup = "keeps" }
 "#;
@@ -89,6 +87,7 @@ fn vcpus_of_a_real_vm_run_at_the_same_times_and_give_way() {
         println!("{vm}: {} turns, gave way {spins} times", turns(&results, vm));
         (turns(&results, vm), spins)
     });
-    assert!(gives.0 > 3 * keeps.0 && gives.1 > gives.0 / 2, "{gives:?}");
+    // On two CPUs some turns go to a vCPU that runs, and nobody gives way for those.
+    assert!(gives.0 > 3 * keeps.0 && gives.1 > keeps.0, "{gives:?} {keeps:?}");
     assert_eq!(keeps.1, 0);
 }

@@ -18,7 +18,7 @@ works() {
 # all HOW: both programs.
 all() {
     works barrier-$1 rota-parallel barrier --threads 2 --compute-ns 300000
-    works spin-$1 rota-spin flag --threads 2 --outside 300000 --inside 30000
+    works spin-$1 rota-spin flag --threads 4 --outside 300000 --inside 30000
 }
 
 # guest NAME SOURCE...: starts it, and sets GUEST to its process.
