@@ -51,6 +51,11 @@ impl CpuMask {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
 
+    /// Whether it has all of the other's CPUs.
+    pub fn holds(&self, part: &CpuMask) -> bool {
+        self.words.iter().zip(&part.words).all(|(whole, part)| part & !whole == 0)
+    }
+
     /// Becomes the CPUs that both have. All are of one machine.
     pub fn set_common(&mut self, one: &CpuMask, other: &CpuMask) {
         assert_eq!((self.words.len(), one.words.len()), (one.words.len(), other.words.len()));

@@ -404,6 +404,58 @@ fn threads_bound_to_cpus_are_served_there() {
     });
 }
 
+/// Threads of one tenant that may use the same few CPUs of many have the same time each, wherever they wait.
+#[test]
+fn threads_with_one_affinity_share_its_cpus() {
+    for (threads, cpus) in [(6, 4), (5, 2), (9, 4), (21, 5)] {
+        apart(|| {
+            let (mut run, mut tenants) = start(8, (100, 100));
+            let first = run.machine.tasks().count();
+            for _ in 0..threads {
+                let spec = on(8, 2..2 + cpus, tenants.thread("one", Hog));
+                run.spawn(spec);
+            }
+            spawn(&mut run, &mut tenants, "other", 3);
+            advance(&mut run, 100 * MS);
+            let used = |run: &Run| -> Vec<u64> {
+                run.machine.tasks().skip(first).take(threads).map(|(_, task)| task.used_ns).collect()
+            };
+            let before = used(&run);
+            advance(&mut run, 600 * MS);
+            let received: Vec<u64> =
+                used(&run).iter().zip(before).map(|(after, before)| after - before).collect();
+            let fair = 600 * MS * u64::from(cpus) / threads as u64;
+            println!("{threads} threads on {cpus} CPUs, {fair} each: {received:?}");
+            assert!(received.iter().all(|&ns| ns.abs_diff(fair) < fair / 5), "{fair}: {received:?}");
+        });
+    }
+}
+
+/// A program whose threads are kept off some CPUs does as much as on a host without these, also if they wait busily.
+#[test]
+fn a_program_with_an_affinity_uses_all_of_its_cpus() {
+    const SYSTEM: &str = "system = { share = 0.0001, latency = \"90ms\" }";
+    const PROGRAMS: [&str; 2] = [
+        "program = \"barrier\"\ncompute = { uniform = [\"300us\", \"600us\"] }",
+        "program = \"spinlock\"\noutside = \"400us\"\ninside = \"20us\"\nordered = true",
+    ];
+    let host = |cpus: u32| host(cpus, (100, 100));
+    let work = |host: &str, program: &str, cpus: u32| {
+        let outcome = outcome(&format!(
+            "duration = \"300ms\"\nwarm_up = \"100ms\"\n{host}\n[[workload]]\ntenant = \"one\"\nthreads = 13\n\
+             {program}\ncpus_in_turn = [{cpus}]\n"
+        ));
+        outcome.tenants[0].metrics.work as f64
+    };
+    for (allowed, with_others) in [(4, host(8)), (7, host(8).replace(SYSTEM, "housekeeping = \"0\""))] {
+        for program in PROGRAMS {
+            let part = work(&with_others, program, allowed) / work(&host(allowed), program, allowed);
+            println!("{allowed} of 8 CPUs: {part:.4}");
+            assert!(part > 0.97, "{allowed} of 8 CPUs, {program}: {part}");
+        }
+    }
+}
+
 /// Threads wait in the line of the cache at which they were; the others' CPUs serve them as if all were one.
 #[test]
 fn several_lines_share_as_one() {

@@ -107,6 +107,26 @@ static __always_inline bool has_open(struct task_struct *p)
 	return p->nr_cpus_allowed >= nr_host_cpus ? nr_open : shared_cpu(p) != ROTA_NONE;
 }
 
+/*
+ * Whether a shared tenant's thread waits at one CPU, as it may not run on each that serves shared tenants: its affinity
+ * or a cpuset leaves out more than housekeeping CPUs and those that one tenant has to itself.
+ */
+static __always_inline bool is_bound(struct task_struct *p)
+{
+	struct bpf_cpumask *mask;
+	bool roams;
+
+	if (!is_restricted(p))
+		return false;
+	if (is_held(p) || p->nr_cpus_allowed < nr_open)
+		return true;
+	bpf_rcu_read_lock();
+	mask = open_mask;
+	roams = mask && bpf_cpumask_subset((const struct cpumask *)mask, p->cpus_ptr);
+	bpf_rcu_read_unlock();
+	return !roams;
+}
+
 /* Whether the CPU's sibling idles, if it has one. */
 static __always_inline bool sibling_idles(u32 cpu)
 {

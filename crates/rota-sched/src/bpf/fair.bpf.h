@@ -5,8 +5,8 @@
  *
  * Each domain has a *line*, a dispatch queue ordered by tag. A tenant has one thread in it, its *front*
  * (front.bpf.h). So tags are fresh, however many threads a tenant has, and a pick looks at a constant number of tasks.
- * Threads that may not run on every CPU are bound to one that they may run on, and wait there. Which CPU gives way to a
- * thread that wakes is in yield.bpf.h.
+ * Threads that may not run on every open CPU are bound to one that they may run on, and wait there; others that they
+ * may run on fetch them. Which CPU gives way to a thread that wakes is in yield.bpf.h.
  */
 #ifndef ROTA_FAIR_BPF_H
 #define ROTA_FAIR_BPF_H
@@ -37,13 +37,13 @@ static __always_inline void bound_by_prev(struct run *r, struct cpu_ctx *c)
 	struct fair_ctx *f = fair_ctx(c->fair.served);
 	u64 ran = r->now - c->fair.served_since;
 
-	r->prev_tenant = ROTA_NONE;
-	r->has_bound = false;
+	r->prev_tenant = r->found = ROTA_NONE;
+	r->has_bound = r->prev_bounds = false;
 	if (r->prev_dsq != DSQ_SHARED(c->role.domain) || !is_shared_tenant(tenant) || !f ||
 	    is_held_off(c->fair.served, r->now))
 		return;
 	r->prev_tenant = c->fair.served;
-	r->has_bound = true;
+	r->has_bound = r->prev_bounds = true;
 	r->bound = fair_next(c, c->fair.served, f) - weighted(tenant, ROTA_FAIR_SLICE_NS);
 	r->prev_spent = c->spin.gives_way || ran >= fair_quantum(c->turn.level, fair_threads(tenant, f));
 }
@@ -60,6 +60,23 @@ static __always_inline u64 fair_margin(const struct rota_tenant *tenant, const s
 }
 
 /*
+ * Whether a thread with this tag comes before all that this pick has seen. Siblings of the present thread come only
+ * once that has had its turn. Siblings that are bound to different CPUs take turns by how long they wait, as their
+ * tenant's clock is the same for all. A thread that spins may wait for any of them.
+ */
+static __always_inline bool comes_first(const struct run *r, const struct cpu_ctx *c, const struct task_ctx *t,
+					u32 tenant, u64 tag, bool is_bound_abroad)
+{
+	u64 longer = c->spin.gives_way ? ROTA_FAIR_SLICE_NS : ROTA_QUANTUM_NS;
+
+	if (tenant == r->prev_tenant && !r->prev_spent)
+		return false;
+	if (is_bound_abroad && tenant == r->found)
+		return t->queued_since + longer < r->found_since;
+	return !r->has_bound || (tenant == r->prev_tenant && r->prev_bounds) || vtime_before(tag, r->bound);
+}
+
+/*
  * The tenant whose task comes before all that this pick has seen, among the first of a line, or of those bound here.
  * The pick is bound by it from now on. ROTA_NONE: there is none. A line is ordered by clocks; tags are known only now,
  * with what is booked. A task whose tenant's clock has gone on is sent to its new place. A bound task is sent there
@@ -68,7 +85,7 @@ static __always_inline u64 fair_margin(const struct rota_tenant *tenant, const s
 __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 {
 	struct cpu_ctx *c = cpu_ctx(r->cpu);
-	bool is_bound = line_kind(dsq) == ROTA_LINE_BOUND;
+	bool in_bound = line_kind(dsq) == ROTA_LINE_BOUND;
 	u32 i, found = ROTA_NONE;
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -96,18 +113,20 @@ __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 		if (!t || !f || !tenant || is_held_off(number, r->now) || !may_run_here(p, r->cpu))
 			continue;
 		if (!t->overdue && !t->raised && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
-			t->raised = is_bound;
+			t->raised = in_bound;
 			t->tag = f->clock;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);
 			scx_bpf_dsq_move_vtime(&it, p, dsq, 0);
 		}
 		tag = t->overdue ? t->tag : fair_next(c, number, f) + max_vtime(t->tag, f->clock) - f->clock;
 		margin = abroad && !t->overdue && found == ROTA_NONE ? fair_margin(tenant, t, r->now) : 0;
-		if (number == r->prev_tenant ? !r->prev_spent : r->has_bound && !vtime_before(tag + margin, r->bound))
+		if (!comes_first(r, c, t, number, tag + margin, in_bound && abroad))
 			continue;
 		r->has_bound = true;
+		r->prev_bounds = false;
 		r->bound = tag;
-		found = number;
+		r->found = found = number;
+		r->found_since = t->queued_since;
 	}
 	bpf_iter_scx_dsq_destroy(&it);
 	return found;
@@ -124,13 +143,12 @@ static __always_inline bool serve_behind_front(struct run *r, u32 domain, u32 te
 }
 
 /*
- * Takes the tenant's front from a line: it gets another one. If it is gone meanwhile, the first of the line. With
- * ROTA_NONE for a domain, a thread that is bound here.
+ * Takes the tenant's front from a line: it gets another one. Or takes a thread of the tenant's that is bound to a CPU.
+ * If it is gone meanwhile, the first that waits there.
  */
-__noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id, u32 level, u64 until)
+__noinline bool fair_take(struct run *r __arg_nonnull, u64 dsq, u32 tenant_id, u32 level, u64 until)
 {
-	u64 dsq = domain == ROTA_NONE ? DSQ_BOUND(r->cpu) : DSQ_SHARED(domain);
-	u64 front = domain == ROTA_NONE ? 0 : IN_LINE(tenant_id, domain), was;
+	u64 front = line_kind(dsq) == ROTA_LINE_SHARED ? IN_LINE(tenant_id, (u32)dsq) : 0, was;
 	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
@@ -139,7 +157,7 @@ __noinline bool fair_take(struct run *r __arg_nonnull, u32 domain, u32 tenant_id
 
 	if (!c)
 		return false;
-	if (front && serve_behind_front(r, domain, tenant_id, level, until))
+	if (front && serve_behind_front(r, (u32)dsq, tenant_id, level, until))
 		return true;
 	if (!bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		bpf_for (i, 0, is_sampled(r->now) ? SAMPLE_LOOKS : 2 * FAIR_LOOKS) {
@@ -230,10 +248,45 @@ __noinline bool fair_migrate(struct run *r __arg_nonnull, u32 level, u64 until)
 		if (domain == c->role.domain)
 			continue;
 		tenant = fair_comes(r, DSQ_SHARED(domain), true);
-		if (tenant != ROTA_NONE && fair_take(r, domain, tenant, level, until))
+		if (tenant != ROTA_NONE && fair_take(r, DSQ_SHARED(domain), tenant, level, until))
 			return true;
 	}
 	return false;
+}
+
+/* CPUs whose bound threads are looked at by a CPU that has nobody else to serve. */
+#define FETCH_LOOKS 16
+
+/*
+ * The tenant of a thread that is bound to another CPU, r->from, may run here as well, and comes before all that this
+ * pick has seen. One such CPU is looked at, or as above more. ROTA_NONE: there is none.
+ */
+__noinline u32 fair_abroad(struct run *r __arg_nonnull)
+{
+	struct cpu_ctx *c = cpu_ctx(r->cpu), *other;
+	u32 i, looks, tenant = ROTA_NONE;
+
+	if (!c)
+		return ROTA_NONE;
+	looks = r->has_bound && c->offer.gives_way ? 1 : FETCH_LOOKS;
+	for (i = 0; i < FETCH_LOOKS && i < looks && tenant == ROTA_NONE; i++) {
+		r->from = next_bound(r->cpu);
+		other = cpu_ctx(r->from);
+		if (!other)
+			return ROTA_NONE;
+		if (!other->lines.bound)
+			shows_bound(other);
+		tenant = fair_comes(r, DSQ_BOUND(r->from), true);
+	}
+	return tenant;
+}
+
+/* Takes such a thread. */
+static __always_inline bool fair_fetch(struct run *r, u32 level, u64 until)
+{
+	u32 tenant = fair_abroad(r);
+
+	return tenant != ROTA_NONE && fair_take(r, DSQ_BOUND(r->from), tenant, level, until);
 }
 
 /* Of those in the line that this CPU serves, and of those bound to it. */
@@ -253,7 +306,7 @@ __noinline int call_all_overdue(struct run *r __arg_nonnull)
 static __always_inline bool serve_bound(struct run *r, u32 tenant, u32 level, u64 until)
 {
 	if (is_sampled(r->now))
-		return fair_take(r, ROTA_NONE, tenant, level, until);
+		return fair_take(r, DSQ_BOUND(r->cpu), tenant, level, until);
 	return serve(r, DSQ_BOUND(r->cpu), level, until);
 }
 
@@ -273,8 +326,9 @@ __noinline bool serve_fair(struct run *r __arg_nonnull, u32 level, u64 until)
 	bound_by_prev(r, c);
 	bound = fair_comes(r, DSQ_BOUND(r->cpu), false);
 	line = fair_comes(r, DSQ_SHARED(c->role.domain), false);
-	if ((settings.nr_domains > 1 && fair_migrate(r, level, until)) ||
-	    (line != ROTA_NONE && fair_take(r, c->role.domain, line, level, until)) ||
+	if ((bound_elsewhere(c) && fair_fetch(r, level, until)) ||
+	    (settings.nr_domains > 1 && fair_migrate(r, level, until)) ||
+	    (line != ROTA_NONE && fair_take(r, DSQ_SHARED(c->role.domain), line, level, until)) ||
 	    (bound != ROTA_NONE && serve_bound(r, bound, level, until))) {
 		c->turn.until_ns = fair_until(r, c, level, ROTA_NONE, until);
 		return true;

@@ -64,12 +64,12 @@ static __always_inline u64 fair_stand(struct task_struct *p, struct task_ctx *t,
 	t->stands_for = tenant_id;
 	t->raised = false;
 	t->tag = tag_in_line(t, fair_tag(p, t, tenant, f), now);
-	if (is_restricted(p))
+	t->waits_since = now;
+	if (is_bound(p))
 		return DSQ_BOUND(cpu);
 	if (__sync_val_compare_and_swap(&place->front, 0, 1))
 		return DSQ_QUEUE(tenant->first_queue);
 	t->in_line = IN_LINE(tenant_id, c->role.domain);
-	t->waits_since = now;
 	place->front_cpu = t->last_cpu;
 	place->since = t->queued_since;
 	return DSQ_SHARED(c->role.domain);

@@ -135,22 +135,22 @@ static __always_inline void notes_wait(struct fair_domain *d, u32 tenant, u64 no
 }
 
 /*
- * The tag of a thread's request. Threads that may run everywhere all have their tenant's clock: they wait one behind
+ * The tag of a thread's request. Threads that may run on all open CPUs have their tenant's clock: they wait one behind
  * the other. Each of the others has a line of its own tags, on which it moves as fast as its tenant's clock if all of
- * the tenant's threads get the same; but it waits no longer than for one slice of each.
+ * the tenant's threads get the same; but it waits no longer than for one slice of each, and so long if it spins.
  */
 static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, struct rota_tenant *tenant,
 				    const struct fair_ctx *f)
 {
 	u64 clock = f->clock, latest;
 
-	if (!is_restricted(p) || vtime_before(t->finish, clock))
+	if (!is_bound(p) || (vtime_before(t->finish, clock) && !t->gives_way))
 		return clock;
 	latest = clock + fair_threads(tenant, f) * weighted(tenant, ROTA_FAIR_SLICE_NS);
-	return min_vtime(latest, t->finish);
+	return t->gives_way ? latest : min_vtime(latest, t->finish);
 }
 
-/* The service of one that may not run everywhere ends. */
+/* The service of a bound thread ends. */
 static __always_inline void fair_finish(struct task_ctx *t, struct rota_tenant *tenant, u64 used)
 {
 	const struct fair_ctx *f = fair_ctx(t->m.tenant);

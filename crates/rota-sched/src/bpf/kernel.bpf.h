@@ -238,6 +238,7 @@ void bpf_cpumask_release(struct bpf_cpumask *mask) __ksym;
 void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 bool bpf_cpumask_and(struct bpf_cpumask *both, const struct cpumask *a, const struct cpumask *b) __ksym;
+bool bpf_cpumask_subset(const struct cpumask *part, const struct cpumask *whole) __ksym;
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
 u32 bpf_cpumask_any_and_distribute(const struct cpumask *a, const struct cpumask *b) __ksym;
 const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;

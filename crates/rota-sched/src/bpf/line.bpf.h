@@ -17,7 +17,7 @@
 #ifndef ROTA_LINE_BPF_H
 #define ROTA_LINE_BPF_H
 
-#include "shares.bpf.h"
+#include "bound.bpf.h"
 
 /* Counts the threads that wait in a dispatch queue. */
 __noinline int count_waiting(u64 dsq, u32 change)
@@ -39,8 +39,14 @@ __noinline int count_waiting(u64 dsq, u32 change)
 		break;
 	default:
 		c = cpu_ctx((u32)dsq);
-		if (c)
-			__sync_fetch_and_add(&c->lines.waiting, change);
+		if (!c)
+			break;
+		__sync_fetch_and_add(&c->lines.waiting, change);
+		if (line_kind(dsq) != ROTA_LINE_BOUND)
+			break;
+		__sync_fetch_and_add(&c->lines.bound, change);
+		if (c->lines.bound)
+			shows_bound(c);
 	}
 	return 0;
 }

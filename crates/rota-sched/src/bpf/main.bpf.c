@@ -17,6 +17,7 @@
  *                      masks.bpf.h     the masks of CPUs by role
  *                      locals.bpf.h    the vCPUs of a CPU, and whether a thread waits for one of them
  *   waiting            line.bpf.h      where threads wait, how many, and for how long
+ *                      bound.bpf.h     at which CPUs bound threads wait
  *                      place.bpf.h     in which line a task waits
  *                      enqueue.bpf.h   it waits there, and a CPU is told
  *                      offer.bpf.h     what tells wakers which CPU would take a thread
@@ -60,6 +61,7 @@
 #include "kick.bpf.h"
 #include "clock.bpf.h"
 #include "shares.bpf.h"
+#include "bound.bpf.h"
 #include "line.bpf.h"
 #include "account.bpf.h"
 #include "siblings.bpf.h"

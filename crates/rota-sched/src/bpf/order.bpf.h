@@ -41,7 +41,7 @@ __noinline bool pick_tenant(struct run *r __arg_nonnull)
 
 	if (!c)
 		return false;
-	if (!r->prev_dsq && !c->lines.waiting && !shared_may_wait()) {
+	if (!r->prev_dsq && !c->lines.waiting && !shared_may_wait() && !bound_elsewhere(c)) {
 		nobody_overdue(r, c);
 		if (serve_rest(r))
 			return true;

@@ -50,11 +50,11 @@ static __always_inline bool serves_shared(u32 cpu)
 }
 
 /* Whether the task stands where it should as its tenant's front: the line's cores may be somebody's own now. */
-static __always_inline bool stands_in_line(const struct task_ctx *t, u32 tenant_id, u64 dsq)
+static __always_inline bool stands_in_line(struct task_struct *p, const struct task_ctx *t, u32 tenant_id, u64 dsq)
 {
 	struct fair_domain *d = fair_domain((u32)dsq);
 
-	return line_kind(dsq) == ROTA_LINE_SHARED && t->in_line >> 32 == tenant_id && d && !d->closed;
+	return line_kind(dsq) == ROTA_LINE_SHARED && t->in_line >> 32 == tenant_id && d && !d->closed && !is_bound(p);
 }
 
 /* A waiting thread that belongs into a line now: where it goes; `dsq`, where it is, if it is in its place. */
@@ -65,10 +65,10 @@ __noinline u64 fair_rehome(struct task_struct *p __arg_trusted, u32 tenant_id, u
 	bool is_called;
 	u64 target;
 
-	if (!t || stands_in_line(t, tenant_id, dsq))
+	if (!t || stands_in_line(p, t, tenant_id, dsq))
 		return dsq;
-	if (line_kind(dsq) == ROTA_LINE_BOUND && t->stands_for == tenant_id && is_restricted(p) &&
-	    may_run_on(p, (u32)dsq) && serves_shared((u32)dsq) && open != ROTA_NONE)
+	if (line_kind(dsq) == ROTA_LINE_BOUND && t->stands_for == tenant_id && is_bound(p) && may_run_on(p, (u32)dsq) &&
+	    serves_shared((u32)dsq) && open != ROTA_NONE)
 		return dsq;
 	is_called = t->overdue;
 	front_is_gone(t);

@@ -100,7 +100,7 @@ enum rota_line {
 	ROTA_LINE_PINNED = 2,	  /* a CPU's: tasks that may run there only, and have no slot there */
 	ROTA_LINE_BACKGROUND = 3, /* a CPU's: what has the time that all others leave */
 	ROTA_LINE_SHARED = 4,	  /* a domain's: the fronts of shared tenants */
-	ROTA_LINE_BOUND = 5,	  /* a CPU's: threads of shared tenants that may not run everywhere */
+	ROTA_LINE_BOUND = 5,	  /* a CPU's: threads of shared tenants that may not run on all open CPUs */
 };
 
 /* What runs on a CPU, lowest first: a higher one may preempt a lower one. */

@@ -61,7 +61,7 @@ static __always_inline bool sibling_waits(const struct cpu_ctx *c, const struct 
 	if (tenant->class != ROTA_CLASS_SHARED)
 		return nr_waiting(DSQ_QUEUE(t->m.queue)) > 0;
 	place = fair_place(c->role.domain, t->m.tenant);
-	return place && place->front;
+	return c->lines.bound || (place && place->front);
 }
 
 /* How long it takes until the thread is looked at next: longer and longer, if it computes or is seen in vain. */

@@ -90,7 +90,9 @@ struct fair_domain {
 	u32 lacks_front;  /* a tenant that waits without one, and 1; 0: none; ROTA_NONE: several: see front_is_gone */
 	/* Not where all look for the times. At most so many wait that were sent to wait here: see line.bpf.h */
 	u32 waiting __attribute__((aligned(ROTA_CACHE_LINE)));
-	/* Which CPU each bit of fair_place's stands for. */
+	/* The domain's CPUs at which bound threads may wait, a bit each. */
+	u64 bound __attribute__((aligned(ROTA_CACHE_LINE)));
+	/* Which CPU each of these bits stands for, and each of fair_place's. */
 	u32 cpus[ROTA_FAIR_BITS] __attribute__((aligned(ROTA_CACHE_LINE)));
 	u32 nr_cpus;
 	u32 closed; /* none of them serves shared tenants: nobody is to wait in this line */
@@ -190,8 +192,12 @@ struct run {
 	/* What a pick among shared tenants has to come before. */
 	bool prev_spent; /* it is the turn of the present thread's siblings */
 	bool has_bound;
-	u32 prev_tenant; /* the shared tenant of what ran until now and would go on; ROTA_NONE */
+	bool prev_bounds; /* the present thread, which its siblings need not come before */
+	u32 prev_tenant;  /* the shared tenant of what ran until now and would go on; ROTA_NONE */
 	u64 bound;
+	u32 found; /* whose thread that is, since when it waits; ROTA_NONE: it does not */
+	u64 found_since;
+	u32 from; /* the CPU whose bound threads were looked at last */
 	struct second_run second;
 };
 
@@ -234,6 +240,7 @@ struct offer {
 /* The lines of a CPU. */
 struct lines {
 	u32 waiting;  /* at most so many are in its dispatch queues: see line.bpf.h */
+	u32 bound;    /* of these, that are bound to it: other CPUs may take them */
 	u32 starving; /* enum rota_line: the one with a grant for starved threads */
 	u64 called;   /* when threads were last looked for that are bound to it and overdue */
 	struct line background;
@@ -281,7 +288,8 @@ struct fair {
 	u64 unsettled; /* used, and not yet in its clock */
 	u64 served_since;
 	u32 sampled;
-	u32 visits; /* the domain looked at last */
+	u32 visits;  /* the domain looked at last */
+	u32 fetches; /* the CPU whose bound threads were looked at last: its domain and bit, as one number */
 };
 
 /* A CPU that idles. */

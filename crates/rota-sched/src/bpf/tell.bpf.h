@@ -136,10 +136,8 @@ __noinline int tell_new_idle_cpu(struct task_struct *p __arg_trusted, u64 dsq)
 
 	if (dsq == DSQ_QUEUE(SYSTEM_QUEUE))
 		cpu = idle_housekeeping_cpu(p);
-	else if (line_kind(dsq) != ROTA_LINE_BOUND)
+	else if (line_kind(dsq) != ROTA_LINE_BOUND || !scx_bpf_test_and_clear_cpu_idle(cpu))
 		cpu = idle_open_cpu(p);
-	else if (!scx_bpf_test_and_clear_cpu_idle(cpu))
-		return 0;
 	if (cpu < nr_host_cpus)
 		decide_if_idle(cpu);
 	return 0;

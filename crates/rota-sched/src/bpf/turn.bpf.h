@@ -104,7 +104,7 @@ static __always_inline void settle_task(struct task_struct *p, struct task_ctx *
 		return;
 	t->running = false;
 	charge_place(p, t, siblings_of(&t->m), c, now);
-	if (is_shared_tenant(tenant) && is_restricted(p))
+	if (is_shared_tenant(tenant) && is_bound(p))
 		fair_finish(t, tenant, now - t->run_since);
 	find_loser(c, cpu, now);
 	blocks = !runnable && t->counted && !has_left(t, now);

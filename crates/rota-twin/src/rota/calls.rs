@@ -182,6 +182,12 @@ extern "C" fn bpf_cpumask_and(both: *mut CpuMask, a: *const CpuMask, b: *const C
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn bpf_cpumask_subset(part: *const CpuMask, whole: *const CpuMask) -> bool {
+    // SAFETY: as above.
+    unsafe { (*whole).holds(&*part) }
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn bpf_cpumask_intersects(a: *const CpuMask, b: *const CpuMask) -> bool {
     // SAFETY: as above.
     unsafe { (*a).meets(&*b) }

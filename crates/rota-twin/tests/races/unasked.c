@@ -25,6 +25,10 @@ bool bpf_cpumask_and(struct bpf_cpumask *both, const struct cpumask *a, const st
 {
 	return true;
 }
+bool bpf_cpumask_subset(const struct cpumask *part, const struct cpumask *whole)
+{
+	return true;
+}
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b)
 {
 	return true;

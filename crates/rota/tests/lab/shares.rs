@@ -2,7 +2,7 @@
 
 use rota_lab::scenario::result::PolicyResult;
 
-use crate::guest::{rota, scenario};
+use crate::guest::{Guest, OLDER, rota, scenario, script, tenant};
 
 /// Of half of the CPUs' time, at least: the simulator gives 98 %, and a real guest's own system takes some.
 const SHARE: f64 = 0.9;
@@ -23,4 +23,18 @@ fn a_parallel_program_has_its_share_beside_hogs() {
         let work = tenant.work.unwrap();
         assert!(work.rounds > 0 && work.longest_ns <= LONGEST_NS, "{}: {work:?}", tenant.name);
     }
+}
+
+/// Threads that may use the same two CPUs of three: neither CPU has more of them for long.
+#[test]
+#[ignore = "boots a guest"]
+fn threads_of_a_cpuset_have_as_much_of_its_cpus() {
+    const KEPT: &str = "[[tenant]]\nname = \"kept\"\nclass = \"shared\"\nmatch = { cgroup = \"kept\" }\n";
+    let results = Guest::exact_on(OLDER, 3).halved(2).run(KEPT, &script!("cpuset.sh"));
+    let [before, after] = ["before.txt", "after.txt"]
+        .map(|name| -> Vec<u32> { results.text(name).lines().map(|ticks| ticks.parse().unwrap()).collect() });
+    let had: Vec<u32> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    println!("ticks of each: {had:?}, {} migrations", tenant(&results.status("status"), "kept").migrations);
+    let [least, most] = [had.iter().min(), had.iter().max()].map(|ticks| *ticks.unwrap());
+    assert!(least > 0 && 10 * least >= 7 * most, "{had:?}");
 }

@@ -185,9 +185,6 @@ pub const ELASTIC: Figure = Figure {
         "ep has no stand-in. How well a stand-in scales is its parallelism, which was measured with 8 threads.",
         "What 32 threads lose where there are fewer CPUs is the changes of task: most for facesim, which \
          synchronises every 0.16 ms. While the program has the host no scheduler loses more than another.",
-        "As CPUs come and go Rota does 0.70 to 0.87 of what CFS does. A thread that may not use every CPU of the \
-         host waits at one of its own, and others of its own idle meanwhile. So it is with any affinity, even if \
-         that leaves out the housekeeping CPU alone, as here while there are 32.",
     ],
     study: elastic,
 };

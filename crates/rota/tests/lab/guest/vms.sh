@@ -23,7 +23,7 @@ status status
 wait $VMS
 for tenant in left spare; do echo 1 >$CGROUPS/$tenant/cgroup.kill; done
 for vm in gives keeps; do
-    (inside $vm rota-vm --vcpus 4 --by-turns --seconds 2) >/results/$vm.json
+    (inside $vm rota-vm --vcpus 4 --by-turns --seconds 1) >/results/$vm.json
     answered after-$vm
 done
 state_is enabled || fail "the scheduler is gone"
