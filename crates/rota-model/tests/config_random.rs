@@ -187,6 +187,12 @@ fn match_of(kind: u32, name: &str, id: &str) -> Option<Match> {
     }
 }
 
+/// Housekeeping CPUs may be named, too.
+fn affinity_text(host: &Host, affinity: &CpuSet) -> String {
+    let written: CpuSet = affinity.iter().chain(host.housekeeping.iter()).collect();
+    format!("affinity = \"{written}\"\n")
+}
+
 /// One `[[tenant]]` of a name that begins with `t` and its number, and what it makes.
 fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tenant>)> + use<> {
     let affinity = proptest::option::of(some_of(&host.tenant_cpus()));
@@ -210,10 +216,7 @@ fn tenant(number: usize, host: &Host) -> impl Strategy<Value = (String, Vec<Tena
             }
             let is_reserved = matches!(class, Class::Reserved(_));
             affinity = affinity.filter(|_| is_reserved);
-            if let Some(affinity) = &affinity {
-                let written: CpuSet = affinity.iter().chain(host.housekeeping.iter()).collect();
-                text += &format!("affinity = \"{written}\"\n");
-            }
+            text += &affinity.as_ref().map_or_else(String::new, |affinity| affinity_text(&host, affinity));
             if node && is_reserved {
                 let (node, cpus) = node_of(&host, affinity.as_ref());
                 text += &format!("node = {node}\n");

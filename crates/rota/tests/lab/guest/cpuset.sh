@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Five programs that always compute, in a container whose cpuset has two of three CPUs; how much each has had, before and
-# after three seconds.
+# Five programs that always compute, in a container whose cpuset has two of three CPUs; how much each has had, before
+# and after three seconds.
 . /lab/lib.sh
 
 # ticks: of user time, of each program.
