@@ -117,6 +117,7 @@ pub(crate) enum Effect {
     Ask(DeviceId, u64),
     Spawn(Box<TaskSpec>),
     Hold(TaskId, bool),
+    ReadRcu(TaskId, bool),
     Work(TaskId, u64),
     Latency(TaskId, u64),
     WorkingSet(TaskId, u32),

@@ -50,6 +50,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
             nr_cpus_allowed: affinity.count(),
             affinity,
             held: false,
+            reads_rcu: false,
             kept_to: None,
             kernel_thread: spec.kernel_thread,
             realtime: spec.realtime,
@@ -198,6 +199,7 @@ impl<P: Policy, O: Observer> Simulation<P, O> {
                     self.fork(*spec);
                 }
                 Effect::Hold(id, held) => self.machine.tasks[id.index()].held = held,
+                Effect::ReadRcu(id, reads) => self.machine.tasks[id.index()].reads_rcu = reads,
                 Effect::Work(id, amount) => self.observer.observe(&self.machine, Event::Work(id, amount)),
                 Effect::WorkingSet(id, working_set_kib) => {
                     if let Some(memory) = self.machine.memory(id) {

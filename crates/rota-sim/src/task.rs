@@ -103,6 +103,8 @@ pub struct Task {
     pub nr_cpus_allowed: u32,
     /// It may not leave its CPU for a moment.
     pub held: bool,
+    /// It is inside of a read section of RCU, which all of the kernel waits for.
+    pub reads_rcu: bool,
     /// Where the policy itself keeps it, if it does, as far as it may run there at all.
     pub(crate) kept_to: Option<Rc<CpuMask>>,
     /// A thread of the kernel.

@@ -155,6 +155,11 @@ impl Thread {
         self.affect(Effect::Ask(device, at_ns));
     }
 
+    /// From here on the thread is inside of a read section of RCU, as in some of the kernel's calls; or no more.
+    pub fn read_rcu(&self, reads: bool) {
+        self.affect(Effect::ReadRcu(self.task(), reads));
+    }
+
     /// As [`World::work`].
     pub fn work(&self, amount: u64) {
         self.affect(Effect::Work(self.task(), amount));

@@ -84,6 +84,21 @@ static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
 	}
 }
 
+/*
+ * The place of a thread in its dispatch queue. Behind a front that is by what each thread has used, elsewhere by tag. An
+ * overdue thread keeps the place: no later call would move it there. A thread that blocks RCU comes before its siblings.
+ */
+static __always_inline u64 place_in(struct task_struct *p, struct task_ctx *t, u64 dsq)
+{
+	if (t->overdue || line_kind(dsq) == ROTA_LINE_SHARED)
+		return t->tag;
+	if (blocks_rcu(p)) {
+		t->raised |= line_kind(dsq) == ROTA_LINE_BOUND;
+		return place_for_rcu();
+	}
+	return line_kind(dsq) == ROTA_LINE_QUEUE ? t->vtime : t->tag;
+}
+
 /* A thread of a tenant without a reservation is to wait. */
 __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 {
@@ -92,7 +107,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	struct fair_ctx *f = t ? fair_ctx(t->m.tenant) : NULL;
 	bool is_told = true, waits;
 	struct cpu_ctx *c;
-	u64 dsq, tag, place;
+	u64 dsq, tag;
 	u32 cpu;
 
 	if (!q || !f) {
@@ -116,10 +131,7 @@ __noinline int fair_enqueue(struct task_struct *p __arg_trusted, u64 enq_flags)
 	begins_to_wait(t, line_kind(dsq) == ROTA_LINE_QUEUE && c ? DSQ_SHARED(c->role.domain) : dsq);
 	if (!is_told)
 		tell_new_idle_cpu(p, dsq);
-	place = blocks_rcu(p) ? place_for_rcu() : t->vtime;
-	/* An overdue thread keeps the place: no later call would move it there. */
-	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, line_kind(dsq) == ROTA_LINE_QUEUE && !t->overdue ? place : t->tag,
-			 enq_flags);
+	scx_insert_vtime(p, dsq, ROTA_QUANTUM_NS, place_in(p, t, dsq), enq_flags);
 	return 0;
 }
 

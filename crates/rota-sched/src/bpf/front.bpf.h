@@ -144,7 +144,7 @@ static __always_inline u64 fair_tag(struct task_struct *p, struct task_ctx *t, s
 {
 	u64 clock = f->clock, latest;
 
-	if (!is_bound(p) || (vtime_before(t->finish, clock) && !t->gives_way))
+	if (!is_bound(p) || blocks_rcu(p) || (vtime_before(t->finish, clock) && !t->gives_way))
 		return clock;
 	latest = clock + fair_threads(tenant, f) * weighted(tenant, ROTA_FAIR_SLICE_NS);
 	return t->gives_way ? latest : min_vtime(latest, t->finish);

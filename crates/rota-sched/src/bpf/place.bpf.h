@@ -119,7 +119,7 @@ __noinline u64 idle_pinned_dsq(struct task_struct *p __arg_trusted, u32 tenant_i
  * The task's place in its queue or line. Siblings share by thread weight. Threads of background tenants carry their
  * tenant's time, no further ahead or behind than a quantum. Pinned threads come from several tenants, whose times have
  * nothing to do with each other: they take turns. A thread that is changed as it waits keeps the place. A thread that
- * blocks RCU keeps its last one in a background line, and has waited for a round in a pinned one.
+ * blocks RCU comes a quantum before its last one in a background line, and has waited for a round in a pinned one.
  */
 static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx *t, struct queue_ctx *q, u64 dsq,
 					 u64 now)
@@ -130,7 +130,9 @@ static __always_inline u64 place_in_line(struct task_struct *p, struct task_ctx 
 		return place_among_siblings(p, t, q);
 	if (line_kind(dsq) == ROTA_LINE_PINNED)
 		return t->queued_since ?: blocks_rcu(p) ? now - ROTA_FLOOR_ROUND_NS : now;
-	if (line_kind(t->waits_in) == ROTA_LINE_BACKGROUND || blocks_rcu(p))
+	if (blocks_rcu(p))
+		return min_vtime(last, t->tag) - ROTA_QUANTUM_NS;
+	if (line_kind(t->waits_in) == ROTA_LINE_BACKGROUND)
 		return min_vtime(last, t->tag);
 	q->fair_vtime = max_vtime(q->fair_vtime, background_vtime - ROTA_QUANTUM_NS);
 	t->tag = min_vtime(last, q->fair_vtime);

@@ -349,6 +349,7 @@ impl Inside {
             Effect::Ask(device, at_ns) => outside.push(Effect::Ask(device, at_ns)),
             Effect::Spawn(spec) => self.spawn(spec.program, from, outside),
             Effect::Hold(id, held) => self.threads[id.index()].held = held,
+            Effect::ReadRcu(..) => {} // the guest's own, of which its host sees nothing
             Effect::Work(_, amount) => outside.extend(task.map(|task| Effect::Work(task, amount))),
             Effect::WorkingSet(_, kib) => outside.extend(task.map(|task| Effect::WorkingSet(task, kib))),
             Effect::Latency(_, ns) => outside.extend(task.map(|task| Effect::Latency(task, ns))),

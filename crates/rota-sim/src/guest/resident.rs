@@ -66,7 +66,9 @@ impl Program for Resident {
                 Effect::Spawn(spec) => {
                     world.effects.push(Effect::Spawn(Box::new(self.home.spec(spec.program))));
                 }
-                Effect::Wake(_) | Effect::Poke(_) | Effect::Hold(..) => world.effects.push(effect),
+                Effect::Wake(_) | Effect::Poke(_) | Effect::Hold(..) | Effect::ReadRcu(..) => {
+                    world.effects.push(effect)
+                }
             }
         }
         step

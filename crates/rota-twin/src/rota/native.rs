@@ -19,7 +19,7 @@ use crate::rota::memory::Memory;
 pub struct TaskStruct {
     flags: u32,
     migration_disabled: u16,
-    /// No thread of the model is inside of a read section of RCU.
+    /// A read section of RCU is reported as the thread is stopped inside of it.
     rcu_special: u8,
     nr_cpus_allowed: i32,
     state: u32,
@@ -328,6 +328,7 @@ impl Shown {
         // SAFETY: as above.
         unsafe {
             (*shown).migration_disabled = u16::from(task.held);
+            (*shown).rcu_special = u8::from(task.reads_rcu);
             (*shown).scx.flags = if queued { SCX_TASK_QUEUED } else { 0 };
             (*shown).scx.slice = slice_ns;
         }

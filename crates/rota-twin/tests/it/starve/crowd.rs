@@ -8,7 +8,7 @@ use rota_sim::programs::{Hog, Periodic};
 use rota_sim::{Script, TaskId, Tenants};
 use rota_twin::apart;
 
-use super::{MS, S, appears, longest_ns, start};
+use super::{MS, S, appears, bound, longest_ns, start};
 
 /// A crowd of a class beside a tenant with a reservation that uses all that it can get of two CPUs.
 fn host(crowd: &str, web_share: f64) -> String {
@@ -109,4 +109,46 @@ fn a_lock_goes_through_a_crowd() {
         handed_on.get()
     });
     assert_eq!(handed_on, 500);
+}
+
+/// Read sections of RCU that take several turns. All of the kernel waits for the end of each, and not for a rotation of
+/// the crowd in each turn: after 21 s the kernel would say that RCU stalls.
+#[test]
+fn a_read_section_of_rcu_goes_through_a_crowd() {
+    for (crowd, on_one_cpu) in [
+        ("class = \"reserved\"\nshare = 0.2\nlatency = \"20ms\"\ncapped = true", false),
+        ("class = \"shared\"", false),
+        ("class = \"shared\"", true),
+        ("class = \"background\"", false),
+    ] {
+        let took_ns = apart(|| {
+            let (mut run, mut tenants) = start(&host(crowd, 0.3));
+            ["web", "crowd"].iter().for_each(|name| appears(&mut run, &tenants, name));
+            let took_ns = Rc::new(RefCell::new(Vec::new()));
+            for number in 0..1_000 {
+                let took_ns = took_ns.clone();
+                let reader = Script::new(async move |thread| {
+                    thread.compute(1).await;
+                    let from_ns = thread.now_ns();
+                    thread.read_rcu(true);
+                    thread.compute(3 * MS).await;
+                    thread.read_rcu(false);
+                    took_ns.borrow_mut().push(thread.now_ns() - from_ns);
+                    thread.compute(u64::MAX).await;
+                });
+                let spec = match number % 50 {
+                    0 => tenants.thread("crowd", reader),
+                    _ => tenants.thread("crowd", Hog),
+                };
+                let spec = if on_one_cpu { bound(&run, spec, 1) } else { spec };
+                run.spawn(spec);
+            }
+            run.run_until(run.machine.now_ns() + 10 * S);
+            took_ns.take()
+        });
+        let longest_ns = took_ns.iter().max();
+        println!("{crowd}: {longest_ns:?} ns");
+        assert_eq!(took_ns.len(), 20, "{crowd}: sections ended");
+        assert!(longest_ns < Some(&S), "{crowd}: {longest_ns:?} ns");
+    }
 }
