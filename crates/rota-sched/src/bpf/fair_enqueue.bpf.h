@@ -85,8 +85,8 @@ static __always_inline void keep_place(struct task_ctx *t, u64 dsq, u64 tag)
 }
 
 /*
- * The place of a thread in its dispatch queue. Behind a front that is by what each thread has used, elsewhere by tag. An
- * overdue thread keeps the place: no later call would move it there. A thread that blocks RCU comes before its siblings.
+ * The place of a thread in its dispatch queue: behind a front by what it has used, elsewhere by tag. An overdue thread
+ * keeps the place, as no later call would move it there. A thread that blocks RCU comes before its siblings.
  */
 static __always_inline u64 place_in(struct task_struct *p, struct task_ctx *t, u64 dsq)
 {
