@@ -147,6 +147,7 @@ impl Adversary {
             self.done.made += 1;
         }
         self.done.cgroups_most = self.cgroups.len();
+        let nap_ms = self.plan.threads.max(1_000); // so that no more than one wakes in a ms
         for index in 0..self.plan.threads * 9 / 10 {
             if index % u64::from(TOLD_EVERY) == 0 {
                 tell(&self.done);
@@ -154,7 +155,7 @@ impl Adversary {
             if now_ns() >= self.plan.end_ns {
                 break;
             }
-            self.done.refused += u64::from(self.start(index, FILLED_MS, Some(1_000)).is_err());
+            self.done.refused += u64::from(self.start(index, FILLED_MS, Some(nap_ms)).is_err());
         }
     }
 
