@@ -79,8 +79,8 @@ static __always_inline bool comes_first(const struct run *r, const struct cpu_ct
 /*
  * The tenant whose task comes before all that this pick has seen, among the first of a line, or of those bound here.
  * The pick is bound by it from now on. ROTA_NONE: there is none. A line is ordered by clocks; tags are known only now,
- * with what is booked. A task whose tenant's clock has gone on is sent to its new place. A bound task is sent there
- * once, so that its siblings' turns come.
+ * with what is booked. A task whose tenant's clock has gone on is sent to its new place, unless it is alone. A bound
+ * task is sent there once, so that its siblings' turns come.
  */
 __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 {
@@ -90,7 +90,7 @@ __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 	struct bpf_iter_scx_dsq it;
 	struct task_struct *p;
 
-	if (!c || nr_waiting(dsq) <= 0)
+	if (!c || !(in_bound ? may_wait(dsq) : shared_may_wait()) || (abroad && scx_bpf_dsq_nr_queued(dsq) <= 0))
 		return ROTA_NONE;
 	if (bpf_iter_scx_dsq_new(&it, dsq, 0)) {
 		bpf_iter_scx_dsq_destroy(&it);
@@ -112,7 +112,8 @@ __noinline u32 fair_comes(struct run *r __arg_nonnull, u64 dsq, bool abroad)
 		f = fair_ctx(number);
 		if (!t || !f || !tenant || is_held_off(number, r->now) || !may_run_here(p, r->cpu))
 			continue;
-		if (!t->overdue && !t->raised && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock)) {
+		if (!t->overdue && !t->raised && vtime_before(t->tag + ROTA_FAIR_GRAIN_NS, f->clock) &&
+		    scx_bpf_dsq_nr_queued(dsq) > 1) {
 			t->raised = in_bound;
 			t->tag = f->clock;
 			scx_bpf_dsq_move_set_vtime(&it, t->tag);

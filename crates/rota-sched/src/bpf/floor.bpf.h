@@ -23,7 +23,7 @@ static __always_inline void nobody_overdue(struct run *r, struct cpu_ctx *c)
  */
 __noinline bool serve_overdue(struct run *r __arg_nonnull, u32 kind, u64 wait, u64 grant, u64 until)
 {
-	bool is_shared = kind == ROTA_LINE_SHARED, waits;
+	bool is_shared = kind == ROTA_LINE_SHARED, may, waits;
 	struct cpu_ctx *c = cpu_ctx(r->cpu);
 	struct line *line;
 	u32 waiting;
@@ -33,6 +33,10 @@ __noinline bool serve_overdue(struct run *r __arg_nonnull, u32 kind, u64 wait, u
 		return false;
 	dsq = line_dsq(c, r->cpu, kind);
 	line = line_of(c, kind);
+	/* A line that has had a turn is not asked whether anybody does wait there. */
+	may = is_shared ? c->lines.bound || shared_may_wait() : may_wait(dsq);
+	if (may && !line->left_ns && r->now - line->served <= wait)
+		return false;
 	waits = nr_waiting(dsq) > 0 || r->prev_dsq == dsq || (is_shared && nr_waiting(DSQ_BOUND(r->cpu)) > 0);
 	if (!waits) {
 		line->left_ns = 0;
@@ -68,6 +72,12 @@ __noinline bool serve_floor(struct run *r __arg_nonnull)
 
 	if (!c)
 		return false;
+	if (!own_may_wait(r, c)) {
+		c->lines.pinned.left_ns = c->lines.background.left_ns = 0;
+		line_is_served(&c->lines.pinned, r->now);
+		line_is_served(&c->lines.background, r->now);
+		return serve_line(r, c, ROTA_LINE_SHARED);
+	}
 	first = c->turn.line != ROTA_LINE_PINNED;
 	return (first && serve_line(r, c, ROTA_LINE_PINNED)) || serve_line(r, c, ROTA_LINE_BACKGROUND) ||
 	       serve_line(r, c, ROTA_LINE_SHARED) || (!first && serve_line(r, c, ROTA_LINE_PINNED));

@@ -77,7 +77,7 @@ __noinline int fair_promote(u32 domain, u32 tenant_id)
 	if (!is_shared_tenant(tenant) || !place || !f || !d || d->closed)
 		return 0;
 	dsq = DSQ_QUEUE(tenant->first_queue);
-	if (scx_bpf_dsq_nr_queued(dsq) <= 0 || __sync_val_compare_and_swap(&place->front, 0, 1))
+	if (place->front || scx_bpf_dsq_nr_queued(dsq) <= 0 || __sync_val_compare_and_swap(&place->front, 0, 1))
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (shall_call(&f->called, now))

@@ -128,6 +128,14 @@ static __always_inline bool may_wait(u64 dsq)
 	return c && c->lines.waiting;
 }
 
+/* Whether a thread may wait in a line of the CPU's own, or would if it did not go on. */
+static __always_inline bool own_may_wait(const struct run *r, const struct cpu_ctx *c)
+{
+	enum rota_line prev = line_kind(r->prev_dsq);
+
+	return c->lines.waiting || nr_rehomed || prev == ROTA_LINE_PINNED || prev == ROTA_LINE_BACKGROUND;
+}
+
 /* How many wait there, or in a line. */
 static __always_inline s32 nr_waiting(u64 dsq)
 {

@@ -38,6 +38,7 @@ static __always_inline bool serve_slot(struct run *r, const struct cpu_ctx *c)
 __noinline bool pick_tenant(struct run *r __arg_nonnull)
 {
 	struct cpu_ctx *c = cpu_ctx(r->cpu);
+	bool own;
 
 	if (!c)
 		return false;
@@ -49,13 +50,15 @@ __noinline bool pick_tenant(struct run *r __arg_nonnull)
 			return true;
 		return !is_unwanted(r, c) && serve_second_level(r);
 	}
+	own = own_may_wait(r, c);
 	if (serve_starving(r) || serve_rest(r) || serve_slot(r, c) || serve_floor(r) || serve_second_level(r) ||
-	    serve_in_turn(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end))
+	    (own && serve_in_turn(r, DSQ_PINNED(r->cpu), ROTA_LEVEL_SHARED, c->slot.end)))
 		return true;
 	if (c->role.exclusive)
 		return false;
 	return serve_fair(r, ROTA_LEVEL_SHARED, c->slot.end) ||
-	       (!is_sampled(r->now) && serve_in_turn(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end));
+	       (own && !is_sampled(r->now) &&
+		serve_in_turn(r, DSQ_BACKGROUND(r->cpu), ROTA_LEVEL_BACKGROUND, c->slot.end));
 }
 
 #endif /* ROTA_ORDER_BPF_H */

@@ -10,8 +10,8 @@
 #include "shares.bpf.h"
 
 /* CPUs that are looked at for one that gives way, besides its own: those that domains know, and others in turn. */
-#define FAIR_HINTS   4
-#define FAIR_SAMPLES 3
+#define FAIR_HINTS   min_time(4, settings.nr_domains)
+#define FAIR_SAMPLES min_time(3, nr_host_cpus - 1)
 
 /* By how much a CPU's tenant is ahead of a request of the thread with this tag; 0: the thread may not take the CPU. */
 __noinline u64 runs_ahead(struct task_struct *p __arg_trusted, u32 cpu, u32 tenant_id, u64 tag)
