@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The same load under the FIFO and under each build of Rota: in each of four cgroups a pair of processes that pass a
-# byte to and fro, and in two more a loop. The kernel counts what each BPF operation costs.
+# byte to and fro, and in two more a loop. Then a crowd under each build of Rota: 32 threads of one tenant that meet at
+# a barrier. The kernel counts what each BPF operation costs.
 set -e
 cd /tmp
 sysctl -q -w kernel.bpf_stats_enabled=1
-for tenant in pair-0 pair-1 pair-2 pair-3 loop-0 loop-1; do mkdir /sys/fs/cgroup/$tenant; done
+for tenant in pair-0 pair-1 pair-2 pair-3 loop-0 loop-1 crowd; do mkdir /sys/fs/cgroup/$tenant; done
 
 # load SECONDS
 load() {
@@ -24,15 +25,30 @@ sleep 2
 rota-fifo costs fifo_ >/results/fifo.json
 wait
 
-build=0
-while [ $build -lt $BUILDS ]; do
-    rota-$build up -c /lab/rota.toml --socket /tmp/rota.sock 2>/tmp/up.log &
+# crowd: for three seconds.
+crowd() {
+    read -r now rest </proc/uptime
+    start=$(echo $now | sed "s/[.]//; s/^0*//")0000000
+    sh -c "echo \$\$ >/sys/fs/cgroup/crowd/cgroup.procs; exec rota-parallel barrier --threads 32 --compute-ns 250000 \
+        --start-ns $start --end-ns $((start + 3000000000))" >/dev/null &
+}
+
+# costs BUILD LOAD
+costs() {
+    rm -f /tmp/up.log
+    rota-$1 up -c /lab/$2.toml --socket /tmp/rota.sock 2>/tmp/up.log &
     rota=$!
-    until grep -q ready /tmp/up.log; do sleep 0.2; done
-    load 3
+    until grep -qs ready /tmp/up.log; do sleep 0.2; done
+    $2 3
     sleep 2
-    rota-fifo costs rota_ >/results/rota-$build.json
+    rota-fifo costs rota_ >/results/$2-$1.json
     kill $rota
     wait
+}
+
+build=0
+while [ $build -lt $BUILDS ]; do
+    costs $build load
+    costs $build crowd
     build=$((build + 1))
 done

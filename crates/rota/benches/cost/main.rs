@@ -1,5 +1,5 @@
 //! How many instructions each of Rota's operations takes in the kernel, beside a minimal FIFO and other builds of Rota,
-//! in one guest and under one load.
+//! in one guest: under one load, and for Rota also in a crowd of threads that meet at a barrier.
 //!
 //! `cargo build --release -p rota-lab && cargo bench -p rota --bench cost [-- KERNEL [PROGRAM ...]]`; each PROGRAM is
 //! another build's `rota`. The guest's time counts instructions, so a run repeats. It has one CPU: of two that take
@@ -27,25 +27,33 @@ fn main() -> Result<()> {
     println!("{}, 1 CPU; instructions for each call\n", kernel.version);
     let (fifo, rotas) = measure(&kernel, &programs)?;
     print("FIFO", "fifo_", &fifo);
-    for (program, costs) in programs.iter().zip(&rotas) {
-        print(&program.display().to_string(), "rota_", costs);
-        let ratio = |other: f64| per_decision(costs, "rota_") / other;
-        let (fifo, this) = (ratio(per_decision(&fifo, "fifo_")), ratio(per_decision(&rotas[0], "rota_")));
+    for (program, [load, crowd]) in programs.iter().zip(&rotas) {
+        print(&program.display().to_string(), "rota_", load);
+        let ratio = |other: f64| per_decision(load, "rota_") / other;
+        let (fifo, this) = (ratio(per_decision(&fifo, "fifo_")), ratio(per_decision(&rotas[0][0], "rota_")));
         println!("  for each decision {fifo:.2} times the FIFO's, {this:.2} times this build's\n");
+        print("  in a crowd", "rota_", crowd);
+        let this = per_decision(crowd, "rota_") / per_decision(&rotas[0][1], "rota_");
+        println!("  for each decision {this:.2} times this build's\n");
     }
     Ok(())
 }
 
-/// What the FIFO costs, and each of the programs.
-fn measure(kernel: &Kernel, programs: &[PathBuf]) -> Result<(Costs, Vec<Costs>)> {
+/// What the FIFO costs, and each of the programs under the load and in a crowd.
+fn measure(kernel: &Kernel, programs: &[PathBuf]) -> Result<(Costs, Vec<[Costs; 2]>)> {
     let mut image = Image::new(kernel)?;
     for (index, program) in programs.iter().enumerate() {
         image.program(program, &format!("/usr/bin/rota-{index}"))?;
     }
-    let fifo = Path::new(env!("CARGO_BIN_EXE_rota")).with_file_name("rota-fifo");
-    image.program(&fifo, "/usr/bin/rota-fifo").context("run `cargo build --release -p rota-lab` first")?;
+    for name in ["rota-fifo", "rota-parallel"] {
+        let program = Path::new(env!("CARGO_BIN_EXE_rota")).with_file_name(name);
+        image
+            .program(&program, &format!("/usr/bin/{name}"))
+            .context("run `cargo build --release -p rota-lab` first")?;
+    }
     image.program_on_path("stress-ng")?;
-    image.bytes("/lab/rota.toml", 0o644, include_str!("rota.toml"));
+    image.bytes("/lab/load.toml", 0o644, include_str!("load.toml"));
+    image.bytes("/lab/crowd.toml", 0o644, include_str!("crowd.toml"));
     image.command(&format!("BUILDS={}\n{}", programs.len(), include_str!("guest.sh")));
     let mut vm = Vm::new(kernel.clone(), 1);
     (vm.memory_mib, vm.clock) = (2048, Clock::Instructions);
@@ -54,8 +62,8 @@ fn measure(kernel: &Kernel, programs: &[PathBuf]) -> Result<(Costs, Vec<Costs>)>
         let bytes = outcome.results.get(&name).with_context(|| format!("the guest left no {name}"))?;
         Ok(serde_json::from_slice(bytes)?)
     };
-    let rotas = (0..programs.len()).map(|index| read(format!("rota-{index}.json")));
-    Ok((read("fifo.json".to_owned())?, rotas.collect::<Result<_>>()?))
+    let rota = |index| Ok([read(format!("load-{index}.json"))?, read(format!("crowd-{index}.json"))?]);
+    Ok((read("fifo.json".to_owned())?, (0..programs.len()).map(rota).collect::<Result<_>>()?))
 }
 
 fn print(program: &str, prefix: &str, costs: &Costs) {
