@@ -33,7 +33,7 @@ __noinline bool serve_overdue(struct run *r __arg_nonnull, u32 kind, u64 wait, u
 		return false;
 	dsq = line_dsq(c, r->cpu, kind);
 	line = line_of(c, kind);
-	/* A line that has had a turn is not asked whether anybody does wait there. */
+	/* Where a line has had a turn lately, the kernel is not asked whether a thread waits there. */
 	may = is_shared ? c->lines.bound || shared_may_wait() : may_wait(dsq);
 	if (may && !line->left_ns && r->now - line->served <= wait)
 		return false;
