@@ -75,6 +75,9 @@ const USER: u32 = 1000;
 /// It tells what it has done after so many actions.
 const TOLD_EVERY: u32 = 20;
 
+/// Kinds of actions.
+const KINDS: u64 = 17;
+
 /// A thread that the adversary starts with lasts for an hour.
 const FILLED_MS: u64 = 3_600_000;
 
@@ -123,9 +126,14 @@ pub fn run(plan: Plan, mut tell: impl FnMut(&Done)) -> Result<()> {
     let (threads, children, done) = Default::default();
     let mut adversary = Adversary { plan, random, cgroups, children, threads, done };
     adversary.fill(&mut tell);
+    // A slow machine gets to few actions: so each kind comes before chance.
+    (0..KINDS).for_each(|kind| adversary.act(kind));
     while now_ns() < adversary.plan.end_ns {
         tell(&adversary.done);
-        (0..TOLD_EVERY).for_each(|_| adversary.act());
+        for _ in 0..TOLD_EVERY {
+            let kind = adversary.random.below(KINDS);
+            adversary.act(kind);
+        }
     }
     tell(&adversary.done);
     for child in &mut adversary.children {
@@ -159,8 +167,9 @@ impl Adversary {
         }
     }
 
-    fn act(&mut self) {
-        let outcome = match self.random.below(17) {
+    /// An action of a kind below `KINDS`: what is likelier has more kinds.
+    fn act(&mut self, kind: u64) {
+        let outcome = match kind {
             0..6 => (0..64).try_for_each(|_| self.make()),
             6..9 => (0..16).try_for_each(|_| self.remove()),
             9..11 => self.relocate(),
