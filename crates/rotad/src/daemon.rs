@@ -1,18 +1,18 @@
 //! `rota up`: one loop that waits for whatever happens next, lets [`rota_rules`] decide, and carries it out.
 
+mod signals;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
 use nix::time::{ClockId, clock_gettime};
 use rota_host::{Discovery, Sighting, Trust, topology, tree};
 use rota_model::config::Source;
@@ -35,6 +35,7 @@ use crate::server::{Server, ask};
 use crate::service::Service;
 use crate::takeover::{Starter, told_of};
 use crate::{metrics, sampler, socket, sources};
+use signals::{Signals, drain, pause, signals};
 
 /// After the kernel has let go of the scheduler because of CPU hotplug, the list of CPUs changes within this.
 const HOTPLUG: Duration = Duration::from_secs(2);
@@ -95,17 +96,6 @@ impl Machine {
     }
 }
 
-/// What the daemon is told from outside.
-#[derive(Clone, Copy, Debug)]
-struct Signals<'a> {
-    /// To end, and the scheduler with it.
-    stop: BorrowedFd<'a>,
-    /// To end, and leave the scheduler to the next daemon.
-    leave: BorrowedFd<'a>,
-    /// To read the configuration anew.
-    reload: BorrowedFd<'a>,
-}
-
 /// Runs until SIGINT or SIGTERM. SIGHUP has the configuration read anew. After SIGUSR1, or if the daemon is killed, the
 /// scheduler goes on for the grace time, and the next daemon takes it over.
 ///
@@ -123,14 +113,6 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let signals = Signals { stop: stop.as_fd(), leave: leave.as_fd(), reload: reload.as_fd() };
     let mut starter = Starter::new(&machine.system, options.grace);
     run_on(&machine, options, signals, |model| starter.start(model))
-}
-
-/// Tells of these signals, which do nothing else from now on.
-fn signals(which: &[Signal]) -> Result<SignalFd> {
-    let signals = which.iter().copied().collect::<SigSet>();
-    signals.thread_block().context("blocking signals")?;
-    SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .context("making a signalfd")
 }
 
 /// Sessions, one after the other, until one ends because it was asked to. After the kernel has ended the scheduler the
@@ -204,34 +186,6 @@ fn wait_for_hotplug(system: &Path, before: &CpuSet) -> Result<CpuSet> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Waits before the scheduler is started again. False: the end was asked for meanwhile.
-fn pause(signals: Signals, pause: Duration) -> Result<bool> {
-    let line = format!("the scheduler is started again in {} s", pause.as_secs());
-    say(&line);
-    let (mut service, end) = (Service::default(), Instant::now() + pause);
-    service.status(&line);
-    while let Some(left) = end.checked_duration_since(Instant::now()) {
-        service.alive();
-        let timeout = PollTimeout::try_from(left.min(Duration::from_secs(1))).unwrap_or(PollTimeout::MAX);
-        let mut ends = [signals.stop, signals.leave].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        match poll(&mut ends, timeout) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => {}
-            Ok(_) => {
-                service.stopping();
-                return Ok(false);
-            }
-            Err(error) => return Err(error).context("waiting for a signal"),
-        }
-    }
-    Ok(true)
-}
-
-/// Takes all that can be read now.
-fn drain(fd: BorrowedFd) {
-    let mut bytes = [0; 1024];
-    while nix::unistd::read(fd, &mut bytes).is_ok_and(|read| read == bytes.len()) {}
 }
 
 /// CLOCK_MONOTONIC in ns, the clock of the scheduler.
