@@ -15,6 +15,7 @@
 //! | `slot_min` | shortest slot that is planned, up to `"10ms"`; `"50us"` by default |
 //! | `placement` | `"worst-fit"`: each vCPU to the CPU with most room, the default; `"best-fit"`: to the one with least that will do, which leaves other CPUs empty |
 //! | `interference` | `"off"`, the default; `"random"`: vCPUs that are promised the same change places at random; `"measured"`: those that fill caches are spread |
+//! | `branch_records` | the processor records branches all the time, by which more threads are seen that wait busily; `false` by default |
 //! | `switch_cost` | what a change from one task to another takes of a CPU's time, up to `"1ms"`; `"5us"` by default: [`Costs::DEFAULT`](crate::Costs::DEFAULT) says what it stands for |
 //! | `migration_cost` | what it takes beyond that if the vCPU ran on another CPU before, up to `"1ms"`; nothing by default |
 //! | `system` | `{ share, latency }` of the system's own tenant on each CPU of a host without housekeeping CPUs; 0.05 and `"50ms"` by default |

@@ -123,6 +123,8 @@ pub struct Host {
     pub spares: Vec<Spare>,
     /// Which of the tables that promise the same is used.
     pub interference: Interference,
+    /// The processor records branches and counts misses all the time: more threads are seen that wait busily.
+    pub branch_records: bool,
 }
 
 /// Slots that are planned before anybody wants them: whoever comes and is content with them needs no plan. Until then

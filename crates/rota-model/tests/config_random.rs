@@ -76,6 +76,7 @@ fn host() -> impl Strategy<Value = (String, Host, Option<Reservation>)> {
                 costs: Costs::DEFAULT,
                 spares: Vec::new(),
                 interference: rota_model::Interference::Off,
+                branch_records: false,
             };
             if !defaults {
                 let [(slot_min, slot_min_ns), (switch, switch_ns), (migration, migration_ns)] = times;

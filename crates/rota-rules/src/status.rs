@@ -50,6 +50,9 @@ pub struct SchedulerStatus {
     pub lost: u64,
     /// Why, the last time.
     pub lost_why: Option<String>,
+    /// Why branches are not recorded although the configuration asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branch_records_off: Option<String>,
 }
 
 /// What the container runtime tells of its pods.

@@ -7,7 +7,7 @@ use rota_model::CpuSet;
 
 use crate::Options;
 use crate::domains::domains;
-use crate::shared::{NR_BUFFERS, Settings};
+use crate::shared::{NR_BUFFERS, NR_MISSES, Settings};
 
 /// Memory that both sides see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,7 @@ impl Settings {
             "tables" => Some(NR_BUFFERS as u32),
             "views" => Some(self.nr_cpus * NR_BUFFERS as u32),
             "cpus" | "samplers" => Some(self.nr_cpus),
+            "misses" => Some(self.nr_cpus * NR_MISSES as u32),
             "queues" | "profiles" => Some(self.nr_queues),
             "tenants" | "fair" => Some(self.nr_tenants),
             "domains" => Some(self.nr_domains),

@@ -23,8 +23,8 @@ pub use pins::{BPF_FS, NoPins, Pins};
 pub use placement::cpu_view;
 pub use profile::{Profile, Spent};
 pub use scheduler::{
-    Found, FoundTenant, Installed, LetGo, Options, Published, SYSTEM, Scheduler, Start, TenantKind,
+    Found, FoundTenant, Installed, LetGo, Misses, Options, Published, SYSTEM, Scheduler, Start, TenantKind,
     TenantSpec,
 };
-pub use shared::{CpuView, NEVER, NR_BUFFERS, RING, Settings};
+pub use shared::{CpuView, NEVER, NR_BUFFERS, NR_MISSES, RING, Settings};
 pub use threads::{Thread, Threads};

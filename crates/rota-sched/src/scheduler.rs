@@ -2,6 +2,7 @@
 
 mod accounts;
 mod adopt;
+mod branches;
 mod growth;
 mod outlive;
 mod rehome;
@@ -80,6 +81,7 @@ pub struct Installed {
 }
 
 pub use adopt::{Found, FoundTenant};
+pub use branches::Misses;
 pub use outlive::Start;
 
 /// How the kernel has let a scheduler go.

@@ -8,6 +8,8 @@ pub const NONE: u32 = u32::MAX;
 pub const NEVER: u64 = u64::MAX;
 /// Table buffers in the kernel.
 pub const NR_BUFFERS: usize = 2;
+/// Events of each CPU that are counted for the scheduler: see [`crate::Misses`].
+pub const NR_MISSES: usize = 2;
 /// Entries of the ring that spreads background threads over CPUs.
 pub const RING: usize = 1024;
 /// Causes of lost time.
@@ -276,6 +278,7 @@ mod tests {
     fn the_mirror_is_the_header() {
         let constants = [
             ("ROTA_NR_BUFFERS", NR_BUFFERS),
+            ("ROTA_NR_MISSES", NR_MISSES),
             ("ROTA_RING", RING),
             ("ROTA_NR_CAUSES", NR_CAUSES),
             ("ROTA_CGROUP_DEPTH", rota_model::config::CGROUP_LEVELS + 1),

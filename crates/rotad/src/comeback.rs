@@ -32,7 +32,7 @@ impl Comebacks {
 
     /// What `rota status` shows of it.
     pub fn status(&self) -> SchedulerStatus {
-        SchedulerStatus { lost: self.lost, lost_why: self.why.clone() }
+        SchedulerStatus { lost: self.lost, lost_why: self.why.clone(), branch_records_off: None }
     }
 }
 
@@ -47,6 +47,9 @@ mod tests {
         let pauses: Vec<u64> = (0..8).map(|_| lost(5)).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!((lost(600), lost(599)), (1, 2));
-        assert_eq!(comebacks.status(), SchedulerStatus { lost: 10, lost_why: Some("stalled".to_owned()) });
+        assert_eq!(
+            comebacks.status(),
+            SchedulerStatus { lost: 10, lost_why: Some("stalled".to_owned()), branch_records_off: None }
+        );
     }
 }

@@ -23,6 +23,7 @@ use rota_rules::status::{SchedulerStatus, Status};
 use rota_rules::{Chore, Command, Driver, Job};
 use rota_sched::{LetGo, Start};
 
+use crate::branches::Branches;
 use crate::comeback::Comebacks;
 use crate::configuration::{Loaded, load, load_or_keep, parse, remarks};
 use crate::guests::Guests;
@@ -218,6 +219,7 @@ struct Session<'a, S> {
     scheduler: S,
     driver: Driver,
     misses: Misses,
+    branches: Branches,
     discovery: Discovery,
     guests: Guests,
     watch: sources::Watch,
@@ -280,6 +282,7 @@ impl<'a, S: Installer> Session<'a, S> {
             scheduler,
             driver,
             misses: Misses::new(Resctrl::new(machine.resctrl(), machine.proc.clone())),
+            branches: Branches::default(),
             discovery,
             guests,
             watch,
@@ -294,6 +297,7 @@ impl<'a, S: Installer> Session<'a, S> {
             service,
         };
         session.watch.note().iter().for_each(|line| say(line));
+        session.follow_branches();
         session.count(); // the account begins with the scheduler, not with the first job
         session.discovery.scan_vms(session.driver.model());
         session.look();
@@ -345,7 +349,8 @@ impl<'a, S: Installer> Session<'a, S> {
     fn status(&mut self) -> Status {
         self.count();
         let offline = self.offline.to_string();
-        let scheduler = self.scheduler_status.clone();
+        let branch_records_off = self.branches.lacking().map(str::to_owned);
+        let scheduler = SchedulerStatus { branch_records_off, ..self.scheduler_status.clone() };
         let status = self.driver.status(now_ns(), std::process::id(), self.edit_refused.clone());
         let (refused, model) = (&self.refused, self.driver.model());
         let kubernetes =
@@ -478,6 +483,15 @@ impl<'a, S: Installer> Session<'a, S> {
         sightings.into_iter().for_each(|sighting| self.driver.tell(event(sighting)));
     }
 
+    /// Branches are recorded where the configuration asks for it.
+    fn follow_branches(&mut self) {
+        let host = &self.driver.model().host;
+        let cpus = if host.branch_records { host.tenant_cpus() } else { CpuSet::default() };
+        if let Some(lacking) = self.branches.follow(cpus.difference(&self.offline), &self.scheduler) {
+            say(&format!("branch records are not read: {lacking}"));
+        }
+    }
+
     /// Reads the configuration anew, and the pods. A configuration that is wrong changes nothing, and pods come and go
     /// beside it.
     fn reconfigure(&mut self) {
@@ -526,6 +540,7 @@ impl<'a, S: Installer> Session<'a, S> {
         let is_taken = *self.driver.model() == model;
         if is_taken {
             self.guests.prepare(self.driver.model());
+            self.follow_branches();
             let is_new = |(pod, reason): &(&String, &Refusal)| self.refused.get(*pod) != Some(*reason);
             refused.iter().filter(is_new).for_each(|(pod, reason)| say(&format!("{pod}: {reason}")));
             (self.sources, self.offline, self.pods, self.refused) =

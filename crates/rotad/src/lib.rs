@@ -11,6 +11,7 @@
 //! **Invariant:** the daemon is never in the way of a tenant: whatever happens to it, promises are kept until the next
 //! daemon comes, or the kernel's scheduler takes over, and every tenant runs on.
 
+mod branches;
 mod comeback;
 mod configuration;
 pub mod counters;

@@ -328,7 +328,11 @@ mod tests {
             offline: String::new(),
             tenants: vec![web, batch, tenant("gone", "shared", None)],
             cpus: vec![cpu],
-            scheduler: rota_rules::status::SchedulerStatus { lost: 2, lost_why: None },
+            scheduler: rota_rules::status::SchedulerStatus {
+                lost: 2,
+                lost_why: None,
+                branch_records_off: None,
+            },
             spares: vec![],
             kubernetes: Some(KubernetesStatus {
                 runtime: Some("containerd v2.1.4".to_owned()),

@@ -1,5 +1,5 @@
 //! The kernel's counters of events, `perf_event_open(2)`: of a thread, or of a cgroup's threads on one CPU. The kernel
-//! starts and stops them with the threads.
+//! starts and stops them with the threads. And what it has a processor record of all programs on one CPU.
 
 use std::env;
 use std::fs::File;
@@ -32,18 +32,33 @@ impl Event {
     pub const MISSES: Event = Event(0, 3);
     /// Cycles in which the execution units waited, for memory most often. Many processors have none.
     pub const STALLS: Event = Event(0, 8);
+    /// Reads that missed the first-level data cache: `PERF_TYPE_HW_CACHE`, as the next one.
+    pub const DATA_MISSES: Event = Event(3, 0x1_0000);
+    /// Those whose address its TLB lacked.
+    pub const TLB_MISSES: Event = Event(3, 0x1_0003);
     /// The time that a thread runs, in ns: `PERF_TYPE_SOFTWARE`, as the next ones. Every machine counts these.
     pub const RUN_TIME: Event = Event(1, 1);
     /// Its page faults.
     pub const FAULTS: Event = Event(1, 2);
+
+    fn attributes(self) -> Attributes {
+        let (Event(kind, config), size) = (self, size_of::<Attributes>() as u32);
+        Attributes { kind, size, config, ..Attributes::default() }
+    }
 }
 
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED`, `..._RUNNING` and `PERF_FORMAT_GROUP`.
 const FORMAT: u64 = 1 | 2 | 8;
 const PERF_FLAG_PID_CGROUP: libc::c_ulong = 4;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+/// Of `struct perf_event_attr`: the event has its counter all the time or is an error, and counts in programs only.
+const PINNED: u64 = 1 << 2;
+const IN_PROGRAMS: u64 = 1 << 5 | 1 << 6;
+const PERF_SAMPLE_BRANCH_STACK: u64 = 1 << 11;
+/// `PERF_SAMPLE_BRANCH_USER` and `..._ANY`.
+const ANY_IN_PROGRAMS: u64 = 1 | 8;
 
-/// `struct perf_event_attr`, as far as its first version goes.
+/// `struct perf_event_attr`, as far as its third version goes.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -57,10 +72,12 @@ struct Attributes {
     wakeup_events: u32,
     breakpoint_type: u32,
     config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
 }
 
-/// `PERF_ATTR_SIZE_VER0`.
-const _: () = assert!(size_of::<Attributes>() == 64);
+/// `PERF_ATTR_SIZE_VER2`.
+const _: () = assert!(size_of::<Attributes>() == 80);
 
 /// Events that are counted together, of a thread or of a cgroup on one CPU.
 pub struct Group<const N: usize> {
@@ -95,8 +112,12 @@ impl<const N: usize> Group<N> {
     }
 
     fn open(events: [Event; N], pid: i32, cpu: i32, flags: libc::c_ulong) -> io::Result<Group<N>> {
-        let leader = open(events[0], pid, cpu, -1, flags)?;
-        let others = events[1..].iter().map(|event| open(*event, pid, cpu, leader.as_raw_fd(), flags));
+        let open = |event: Event, group| {
+            let attributes = Attributes { read_format: FORMAT, ..event.attributes() };
+            open(&attributes, pid, cpu, group, flags)
+        };
+        let leader = open(events[0], -1)?;
+        let others = events[1..].iter().map(|event| open(*event, leader.as_raw_fd()));
         let others = others.collect::<io::Result<_>>()?;
         Ok(Group { leader: File::from(leader), _others: others })
     }
@@ -121,13 +142,40 @@ impl<const N: usize> Group<N> {
     }
 }
 
-fn open(event: Event, pid: i32, cpu: i32, group: RawFd, flags: libc::c_ulong) -> io::Result<OwnedFd> {
-    let (Event(kind, config), size) = (event, size_of::<Attributes>() as u32);
-    let attributes = Attributes { kind, size, config, read_format: FORMAT, ..Attributes::default() };
+/// Counts an event of all programs on a CPU.
+///
+/// # Errors
+/// The kernel's: those of [`reason`].
+pub fn count_on(event: Event, cpu: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes { flags: PINNED | IN_PROGRAMS, ..event.attributes() };
+    open(&attributes, -1, cpu as i32, -1, 0)
+}
+
+/// Has the processor record the last branches of all programs on a CPU.
+///
+/// # Errors
+/// The kernel's: those of [`reason`]; it [is missing](is_missing) where the processor cannot.
+pub fn record_branches(cpu: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        sample_type: PERF_SAMPLE_BRANCH_STACK,
+        branch_sample_type: ANY_IN_PROGRAMS,
+        flags: PINNED | IN_PROGRAMS,
+        ..Event::CYCLES.attributes()
+    };
+    open(&attributes, -1, cpu as i32, -1, 0)
+}
+
+fn open(
+    attributes: &Attributes,
+    pid: i32,
+    cpu: i32,
+    group: RawFd,
+    flags: libc::c_ulong,
+) -> io::Result<OwnedFd> {
     let flags = flags | PERF_FLAG_FD_CLOEXEC;
     // SAFETY: the kernel reads `size` bytes of the structure, which lives until the call returns.
     let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, pid, cpu, group, flags) };
+        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const *attributes, pid, cpu, group, flags) };
     let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
     if fd < 0 {
         return Err(io::Error::last_os_error());

@@ -11,13 +11,14 @@ use crate::{
     Costs, CpuPlace, CpuSet, Host, Interference, Placement, Reservation, Spare, Tenant, Topology, quote,
 };
 
-const KEYS: [&str; 14] = [
+const KEYS: [&str; 15] = [
     "cpus",
     "housekeeping",
     "floor",
     "slot_min",
     "placement",
     "interference",
+    "branch_records",
     "switch_cost",
     "migration_cost",
     "spares",
@@ -44,6 +45,7 @@ pub(super) fn read(table: &Table, ground: &Ground, errors: &mut Errors) -> Optio
     let slot_min_ns = table.read("slot_min", errors, slot_min).unwrap_or(Host::SLOT_MIN_NS);
     let placement = table.read("placement", errors, placement).unwrap_or_default();
     let interference = table.read("interference", errors, interference).unwrap_or_default();
+    let branch_records = table.read("branch_records", errors, value::truth).unwrap_or_default();
     let costs = Costs {
         switch_ns: table.read("switch_cost", errors, cost).unwrap_or(Costs::DEFAULT.switch_ns),
         migration_ns: table.read("migration_cost", errors, cost).unwrap_or(Costs::DEFAULT.migration_ns),
@@ -80,6 +82,7 @@ pub(super) fn read(table: &Table, ground: &Ground, errors: &mut Errors) -> Optio
         costs,
         spares,
         interference,
+        branch_records,
     })
 }
 

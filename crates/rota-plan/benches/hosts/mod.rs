@@ -17,6 +17,7 @@ pub fn host(cpus: u32, housekeeping: u32) -> Host {
         costs: Costs::default(),
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     }
 }
 

@@ -26,6 +26,7 @@ fn machine(cpus: u32, floor_ppb: u32) -> Host {
         costs: Costs::default(),
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     }
 }
 

@@ -25,6 +25,7 @@ pub fn host(cpus: &str, housekeeping: &str) -> Host {
         costs: Costs::default(),
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     }
 }
 

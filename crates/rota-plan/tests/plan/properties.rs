@@ -92,6 +92,7 @@ pub fn to_model(random: &Host) -> Model {
         costs: Costs { switch_ns: random.switch_ns, migration_ns: 0 },
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
         ..host(&format!("0-{}", random.cpus - 1), "")
     };
     model(machine, tenants)

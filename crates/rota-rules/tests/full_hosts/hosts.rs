@@ -93,6 +93,7 @@ fn machine(random: &mut Random) -> Host {
         costs,
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     }
 }
 

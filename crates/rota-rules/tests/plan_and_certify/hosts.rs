@@ -73,6 +73,7 @@ pub fn models() -> impl Strategy<Value = Model> {
                 costs: Costs { switch_ns, migration_ns: 0 },
                 spares,
                 interference: rota_model::Interference::Off,
+                branch_records: false,
             };
             Model { host, tenants }
         })

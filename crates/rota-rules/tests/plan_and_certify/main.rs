@@ -204,6 +204,7 @@ fn what_is_free_on_a_hundred_cpus_is_gathered() {
         costs: Costs::default(),
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     };
     let planned = |affinity: &dyn Fn(u32) -> Option<CpuSet>| {
         let tenant = |number| Tenant {
@@ -250,6 +251,7 @@ fn the_thesis_host_has_a_small_table() {
         costs: Costs::default(),
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     };
     for latency_ms in [1, 30, 60, 100] {
         let quarter = Tenant {

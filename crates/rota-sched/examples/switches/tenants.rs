@@ -118,6 +118,7 @@ impl Tenants {
             costs: Costs { switch_ns: SWITCH_NS, migration_ns: 0 },
             spares: Vec::new(),
             interference: rota_model::Interference::Off,
+            branch_records: false,
         };
         let mut tenants = Tenants {
             host,

@@ -6,7 +6,6 @@
 #define ROTA_BEGIN_BPF_H
 
 #include "pass.bpf.h"
-#include "spin.bpf.h"
 
 static __always_inline s32 init_cpu(u32 cpu)
 {
@@ -41,7 +40,6 @@ static __always_inline s32 init_cpu(u32 cpu)
 	error = bpf_timer_init(&c->timer, &cpus, CLOCK_MONOTONIC);
 	error = error ?: bpf_timer_set_callback(&c->timer, slot_timer);
 	error = error ?: bpf_timer_init(&sampler->timer, &samplers, CLOCK_MONOTONIC);
-	error = error ?: bpf_timer_set_callback(&sampler->timer, spin_timer);
 	error = error ?: scx_bpf_create_dsq(DSQ_BACKGROUND(cpu), -1);
 	error = error ?: scx_bpf_create_dsq(DSQ_BOUND(cpu), -1);
 	return error ?: scx_bpf_create_dsq(DSQ_PINNED(cpu), -1);

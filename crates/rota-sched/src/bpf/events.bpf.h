@@ -34,6 +34,7 @@ static __always_inline void on_starts(struct cpu_ctx *c, u32 cpu, struct task_ct
 	service_begins(cpu, t->m.queue, t->m.tenant, cause, now);
 	stands_in(c, t, now);
 	profile_starts(c, cpu, t, now);
+	spin_begins(c, cpu);
 	spin_starts(c, cpu, t, now);
 }
 

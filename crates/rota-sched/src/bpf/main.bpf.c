@@ -45,6 +45,7 @@
  *                      profile.bpf.h   where threads' time went, and for whom they waited
  *                      syscalls.bpf.h  what a system call waits for
  *                      spin.bpf.h      threads that wait busily give way to their siblings
+ *                      branches.bpf.h  which of them the processor's records show
  *                      idle.bpf.h      a CPU finds nothing to run
  *   the loader         begin.bpf.h     a CPU as the scheduler is loaded
  *                      grace.bpf.h     how long the scheduler goes on without a daemon
@@ -68,6 +69,7 @@
 #include "charge.bpf.h"
 #include "syscalls.bpf.h"
 #include "profile.bpf.h"
+#include "branches.bpf.h"
 #include "spin.bpf.h"
 #include "events.bpf.h"
 #include "tenant.bpf.h"

@@ -74,6 +74,8 @@
 #define ROTA_SPIN_SAMPLE_NS 100000ULL
 /* So soon if the thread spun as it was looked at last. */
 #define ROTA_SPIN_AGAIN_NS 20000ULL
+/* Of each CPU: misses of the first-level data cache and of its TLB, in programs, where a daemon has them counted. */
+#define ROTA_NR_MISSES 2
 /* Of each queue: the tenants for which its threads waited longest (profile.bpf.h). */
 #define ROTA_WAITED_FOR 8
 

@@ -12,11 +12,14 @@
  * spin again and again in one way, and does nothing else between, is given longer and longer, up to a whole turn.
  *
  * After Huang et al., HPDC 2021, section 3.2, which takes its fingerprints from branch records. These need no PMU.
- * Threads that count as they wait, or wait ever longer, are not seen; nor are those in system calls, as vCPUs are.
+ * Threads that count as they wait, or wait ever longer, are seen by their branches only, where those are recorded. A
+ * thread that computes in registers looks the same there, and so has a whole period each time. Threads in system
+ * calls, as vCPUs are, are not seen.
  */
 #ifndef ROTA_SPIN_BPF_H
 #define ROTA_SPIN_BPF_H
 
+#include "branches.bpf.h"
 #include "kick.bpf.h"
 #include "siblings.bpf.h"
 
@@ -33,10 +36,16 @@
 
 static u64 spin_sites[SPIN_SITES];
 
-/* The fingerprint of a thread that an interrupt found in its program; never 0. */
+/* The fingerprint of a thread that an interrupt found in its program: an odd number. */
 static __always_inline u64 fingerprint(struct task_struct *p)
 {
 	return user_registers(p) | 1;
+}
+
+/* Whether that is one, and no loop. */
+static __always_inline bool is_fingerprint(u64 spins_at)
+{
+	return spins_at & 1;
 }
 
 /* Where that was; and where it is remembered that threads have spun there. */
@@ -67,10 +76,12 @@ static __always_inline bool sibling_waits(const struct cpu_ctx *c, const struct 
 /* How long it takes until the thread is looked at next: longer and longer, if it computes or is seen in vain. */
 static __always_inline u64 spin_period(const struct task_ctx *t)
 {
-	u64 alike = t->spins_alike / SPIN_ALIKE;
+	u64 alike = t->spins_alike / SPIN_ALIKE, again;
 
-	if (t->spins_at)
-		return min_time(ROTA_SPIN_AGAIN_NS * (1 + alike * alike), ROTA_QUANTUM_NS);
+	if (t->spins_at) {
+		again = is_fingerprint(t->spins_at) ? ROTA_SPIN_AGAIN_NS : ROTA_SPIN_SAMPLE_NS;
+		return min_time(again * (1 + alike * alike), ROTA_QUANTUM_NS);
+	}
 	return ROTA_SPIN_SAMPLE_NS << min_time(t->computes, SPIN_COMPUTES);
 }
 
@@ -88,14 +99,14 @@ static __always_inline void spin_starts(struct cpu_ctx *c, u32 cpu, struct task_
 
 	c->spin.gives_way = c->spin.rests = t->gives_way = false;
 	c->spin.pid = 0;
-	if ((c->spin.at && c->spin.at <= at) || !sibling_waits(c, t))
+	if (!c->spin.is_ready || (c->spin.at && c->spin.at <= at) || !sibling_waits(c, t))
 		return;
 	sampler = bpf_map_lookup_elem(&samplers, &cpu);
 	if (sampler)
 		looks_at(c, sampler, at);
 }
 
-/* It spins, with that fingerprint: its siblings have a turn. */
+/* It spins, with that fingerprint or in that loop: its siblings have a turn. */
 static __always_inline void gives_way_to_siblings(struct cpu_ctx *c, u32 cpu, struct task_ctx *t, u64 print, u64 now)
 {
 	struct queue_ctx *q = queue_ctx(t->m.queue);
@@ -168,9 +179,10 @@ static __always_inline bool counts_repeats(struct spin *s, struct task_ctx *t, u
 }
 
 /* One look at what the CPU runs. Returns how long it takes until the next one; 0: that was enough for this turn. */
-static __always_inline u64 look(struct cpu_ctx *c, u32 cpu, struct task_struct *p, struct task_ctx *t, u64 now)
+static __always_inline u64 look(struct cpu_ctx *c, struct sampler *sampler, u32 cpu, struct task_struct *p,
+				struct task_ctx *t, u64 now)
 {
-	u64 print, last = c->spin.last, site, *known;
+	u64 loop, print, last = c->spin.last, site, *known;
 
 	if (c->spin.pid != p->pid) {
 		window_begins(&c->spin, max_time(t->run_since, now - ROTA_SPIN_SAMPLE_NS));
@@ -184,10 +196,15 @@ static __always_inline u64 look(struct cpu_ctx *c, u32 cpu, struct task_struct *
 		return spin_period(t);
 	}
 	c->spin.last = print = fingerprint(p);
+	loop = loop_of(sampler, cpu);
 	site = site_of(p);
 	known = site_at(site);
 	if (print == t->spins_at || (*known == site && print == last)) {
 		gives_way_to_siblings(c, cpu, t, print, now);
+		return 0;
+	}
+	if (loop) {
+		gives_way_to_siblings(c, cpu, t, loop, now);
 		return 0;
 	}
 	t->spins_at = 0;
@@ -212,10 +229,21 @@ static int spin_timer(void *map, u32 *cpu, struct sampler *sampler)
 	c->spin.at = 0;
 	if (!t || (p->flags & PF_KTHREAD) || c->spin.rests || !sibling_waits(c, t))
 		return 0;
-	period = look(c, *cpu, p, t, now);
+	period = look(c, sampler, *cpu, p, t, now);
 	if (period)
 		looks_at(c, sampler, now + period);
 	return 0;
+}
+
+/* The first thread starts on the CPU. A program that may sleep, as the first one is, may read no misses. */
+static __always_inline void spin_begins(struct cpu_ctx *c, u32 cpu)
+{
+	struct sampler *sampler;
+
+	if (c->spin.is_ready)
+		return;
+	sampler = bpf_map_lookup_elem(&samplers, &cpu);
+	c->spin.is_ready = sampler && !bpf_timer_set_callback(&sampler->timer, spin_timer);
 }
 
 #endif /* ROTA_SPIN_BPF_H */

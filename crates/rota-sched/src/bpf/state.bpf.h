@@ -338,6 +338,7 @@ struct spin {
 	u32 samples;
 	u32 repeats;
 	u64 at;		/* when it looks next; 0: it does not */
+	bool is_ready;	/* its timer calls what looks */
 	bool rests;	/* it has been looked at enough in this turn */
 	bool gives_way; /* it spins: its siblings have a turn */
 };
@@ -362,9 +363,21 @@ struct cpu_ctx {
 	struct spin spin;
 } __attribute__((aligned(ROTA_CACHE_LINE)));
 
-/* The timer by which a CPU looks at the thread that it runs: spin.bpf.h. */
+/* A branch as the processor has recorded it: struct perf_branch_entry. */
+struct branch {
+	u64 from;
+	u64 to;
+	u64 flags;
+};
+
+/* So many the oldest processors record. */
+#define ROTA_BRANCHES 16
+
+/* The timer by which a CPU looks at the thread that it runs: spin.bpf.h. What it has seen: branches.bpf.h. */
 struct sampler {
 	struct bpf_timer timer;
+	s64 misses[ROTA_NR_MISSES];
+	struct branch branches[ROTA_BRANCHES];
 };
 
 /* Where a task belongs. */
@@ -406,7 +419,7 @@ struct task_ctx {
 	bool gives_way;	  /* it was seen to spin: it comes after all its siblings, once */
 	u32 computes;	  /* so many windows of it had no fingerprint twice */
 	u32 spins_alike;  /* so often one after the other, in the same way: see spin.bpf.h */
-	u64 spins_at;	  /* the fingerprint with which it was seen to spin last; 0: it has done something else */
+	u64 spins_at;	  /* how it was seen to spin last, by fingerprint or loop; 0: it has done something else */
 };
 
 _Static_assert(__builtin_offsetof(struct queue_ctx, account) == sizeof(struct rota_queue_head), "the loader reads it");

@@ -15,6 +15,7 @@ static void native_maps(void *to, native_map_found found)
 	TYPED_MAP(views);
 	TYPED_MAP(cpus);
 	TYPED_MAP(samplers);
+	TYPED_MAP(misses);
 	TYPED_MAP(graces);
 	TYPED_MAP(queues);
 	TYPED_MAP(profiles);

@@ -8,10 +8,11 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
+use rota_sched::NR_MISSES;
 use rota_sim::{CpuId, CpuMask, TaskId};
 
 use crate::ext::{DsqIter, Kernel};
-use crate::rota::native::{NativeMap, Shown, TaskStruct};
+use crate::rota::native::{Branch, NativeMap, Shown, TaskStruct};
 use crate::rota::ops::Model;
 
 /// What the calls of one operation work on.
@@ -122,6 +123,42 @@ extern "C" fn bpf_timer_start(timer: *const u64, at_ns: u64, flags: u64) -> i64 
     assert_eq!(flags, 3, "the model has timers at an absolute time, on the CPU that sets them");
     context.model.timer_start(context.kernel, key, at_ns);
     0
+}
+
+const ENOENT: i64 = 2;
+
+/// Whether the task on this CPU waits busily.
+fn spins(kernel: &Kernel<'_>) -> bool {
+    let cpu = kernel.machine.this_cpu();
+    kernel.machine.cpu(cpu).current.is_some_and(|task| kernel.machine.task(task).spins())
+}
+
+/// A task that computes has missed caches each time that it is looked at: Huang et al., section 3.2. One that waits
+/// busily has not. Both of a CPU's events are the same.
+#[unsafe(no_mangle)]
+extern "C" fn bpf_perf_event_read(_: *const NativeMap, entry: u64) -> i64 {
+    const MISSES: u64 = 6_667;
+    let context = context();
+    let misses = if spins(context.kernel) { 0 } else { MISSES };
+    let cpu = entry as usize / NR_MISSES;
+    let Some(counts) = &mut context.model.misses else { return -ENOENT };
+    counts.resize(counts.len().max(cpu + 1), 0);
+    counts[cpu] += misses;
+    counts[cpu] as i64
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn bpf_get_branch_snapshot(entries: *mut Branch, size: u32, _: u64) -> i64 {
+    let context = context();
+    if context.model.misses.is_none() {
+        return -ENOENT;
+    }
+    let (spins, now_ns) = (spins(context.kernel), context.kernel.machine.now_ns());
+    for number in 0..size as usize / size_of::<Branch>() {
+        // SAFETY: the scheduler's own array, of `size` bytes.
+        unsafe { entries.add(number).write(Branch::before(number as u64, spins, now_ns)) };
+    }
+    i64::from(size)
 }
 
 #[unsafe(no_mangle)]

@@ -53,6 +53,7 @@ impl Maps {
             match definition.kind {
                 kind::ARRAY => maps.arrays.push(Array::new(definition, sizes(definition.name))),
                 kind::HASH => maps.hashes.push(Hash { definition, values: BTreeMap::new() }),
+                kind::PERF_EVENT_ARRAY => {} // the calls that read it ask the model
                 kind::TASK_STORAGE => maps.storage_size = definition.value_size as usize,
                 other => panic!("{}: the model has no maps of type {other}", definition.name),
             }

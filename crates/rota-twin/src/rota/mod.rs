@@ -94,7 +94,9 @@ impl Rota {
         let nr_cpus = model.host.topology.places.last().map_or(0, |place| place.cpu + 1);
         let options = rota_rules::capacity(model, nr_cpus);
         let (side, maps) = side::load(code, &Settings::new(&options)?);
-        let ext = Ext::new(NativeOps::new(ops, native::moment(code), maps, ()));
+        let mut ops = NativeOps::new(ops, native::moment(code), maps, ());
+        ops.model.misses = model.host.branch_records.then(Vec::new);
+        let ext = Ext::new(ops);
         Ok(Rota {
             ext,
             options,
@@ -115,6 +117,13 @@ impl Rota {
     #[must_use]
     pub fn knowing(mut self) -> Rota {
         self.is_knowing = true;
+        self
+    }
+
+    /// Programs that wait busily count as they do, so that their registers are never the same.
+    #[must_use]
+    pub fn counting(mut self) -> Rota {
+        self.ext.ops.model.shown.loops_count = true;
         self
     }
 

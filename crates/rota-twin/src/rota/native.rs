@@ -57,6 +57,27 @@ const AX: usize = 10;
 const SPINS_AT: u64 = 0x40_0000;
 const PROGRAM_BYTES: u64 = 1 << 20;
 
+/// A branch as a processor records it: `struct branch`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    from: u64,
+    to: u64,
+    flags: u64,
+}
+
+impl Branch {
+    /// The branch that a task took so many before its last one. A loop that waits has one; what computes has many.
+    pub fn before(number: u64, spins: bool, now_ns: u64) -> Branch {
+        let from = if spins {
+            SPINS_AT + 16
+        } else {
+            SPINS_AT + PROGRAM_BYTES + (now_ns + number * 64) % PROGRAM_BYTES
+        };
+        Branch { from, to: from - 16, flags: 0 }
+    }
+}
+
 /// No system call.
 const NO_CALL: u64 = u64::MAX;
 
@@ -159,6 +180,7 @@ pub struct MapDefinition {
 pub mod kind {
     pub const HASH: u32 = 1;
     pub const ARRAY: u32 = 2;
+    pub const PERF_EVENT_ARRAY: u32 = 4;
     pub const TASK_STORAGE: u32 = 29;
 }
 
@@ -308,12 +330,14 @@ pub struct Shown {
     tasks: Vec<*mut TaskStruct>,
     cgroups: Vec<*mut Cgroup>,
     storage_size: usize,
+    /// Loops that wait count as they do: their registers are never the same.
+    pub loops_count: bool,
 }
 
 impl Shown {
     /// The value of the task storage map has `storage_size` bytes.
     pub fn new(storage_size: usize) -> Shown {
-        Shown { tasks: Vec::new(), cgroups: Vec::new(), storage_size }
+        Shown { tasks: Vec::new(), cgroups: Vec::new(), storage_size, loops_count: false }
     }
 
     /// What the scheduler is shown of a task, as it is now.
@@ -340,8 +364,9 @@ impl Shown {
     pub fn interrupt(&mut self, kernel: &Kernel<'_>, id: TaskId) {
         let shown = self.task(kernel, id);
         let (task, now_ns) = (kernel.machine.task(id), kernel.machine.now_ns());
-        let is_seen =
-            task.spins() && now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 > u64::from(u32::MAX) / 100;
+        let is_seen = task.spins()
+            && !self.loops_count
+            && now_ns.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 > u64::from(u32::MAX) / 100;
         // SAFETY: as in `task`.
         unsafe {
             let registers = &mut (*shown).registers;

@@ -26,6 +26,8 @@ pub struct Model {
     pub shown: Shown,
     /// What it was shown of a CPU's times last.
     pub cpustat: [u64; 10],
+    /// The machine's processor records branches and counts misses: on each CPU, so many so far.
+    pub misses: Option<Vec<u64>>,
     /// Where the scheduler finds when and where it is.
     moment: *mut Moment,
     /// Whose scheduler it is, if this thread has several of its kind.
@@ -36,7 +38,7 @@ pub struct Model {
 impl Model {
     pub fn new(moment: *mut Moment, maps: Maps) -> Model {
         let shown = Shown::new(maps.storage_size);
-        Model { maps, shown, cpustat: [0; 10], moment, instance: None, timers: Vec::new() }
+        Model { maps, shown, cpustat: [0; 10], misses: None, moment, instance: None, timers: Vec::new() }
     }
 
     /// An operation begins, here and now. A kernel's clock is never 0, which the scheduler takes for never.

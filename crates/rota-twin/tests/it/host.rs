@@ -16,8 +16,13 @@ pub fn model(text: &str) -> Model {
 }
 
 pub fn start(text: &str) -> (Run, Tenants) {
+    start_made(text, |rota| rota)
+}
+
+/// The same with a scheduler that is made otherwise.
+pub fn start_made(text: &str, made: fn(Rota) -> Rota) -> (Run, Tenants) {
     let model = model(text);
-    let policy = Rota::new(&model).expect("a host");
+    let policy = made(Rota::new(&model).expect("a host"));
     let topology = model.host.topology.clone();
     let mut run = Run::new(topology, Costs::default(), 1, 1_000 * MS, policy, Metrics::default());
     let tenants = Tenants::new(&mut run.machine, &model);

@@ -5,9 +5,9 @@ use rota_sched::QueueAccount;
 use rota_sim::programs::sync::Patience;
 use rota_sim::programs::{Hog, Locking, Rounds, Waiting};
 use rota_sim::{Distribution, Program, Script, Step, Thread};
-use rota_twin::apart;
+use rota_twin::{Rota, apart};
 
-use crate::host::{after, settle, start};
+use crate::host::{after, settle, start_made};
 
 const US: u64 = 1_000;
 const SECOND: u64 = 1_000_000_000;
@@ -28,8 +28,17 @@ const RESERVED: &str = "class = \"reserved\"\nshare = 0.9\nlatency = \"20ms\"";
 
 /// What the program's threads do in a second, what the least of its CPUs would have been, and its queue's account.
 fn work(host: &str, programs: impl FnOnce() -> Vec<Box<dyn Program>> + Send) -> (f64, QueueAccount) {
+    work_of(host, |rota| rota, programs)
+}
+
+/// The same of a scheduler that is made otherwise.
+fn work_of(
+    host: &str,
+    made: fn(Rota) -> Rota,
+    programs: impl FnOnce() -> Vec<Box<dyn Program>> + Send,
+) -> (f64, QueueAccount) {
     apart(|| {
-        let (mut run, mut tenants) = start(host);
+        let (mut run, mut tenants) = start_made(host, made);
         for program in programs() {
             run.spawn(tenants.thread("app", program));
         }
@@ -80,13 +89,38 @@ fn more_threads_than_cpus_do_nearly_as_much() {
     }
 }
 
+/// Who counts as it waits is seen by its branches, and by nothing else.
+#[test]
+fn loops_that_count_are_seen_where_branches_are_recorded() {
+    for class in [SHARED, RESERVED] {
+        for (programs, least) in [(rounds as fn(u32) -> Vec<Box<dyn Program>>, 0.8), (tickets, 0.2)] {
+            let part = |host: &str, threads| {
+                let (done, account) = work_of(host, Rota::counting, || programs(threads));
+                (done / f64::from(threads), account.spins)
+            };
+            let host = host(class, "auto");
+            let recorded = host.replacen("[host]", "[host]\nbranch_records = true", 1);
+            let (fit, _) = part(&host, 8);
+            let [(with, spins), (without, none)] = [&recorded, &host].map(|host| part(host, 32));
+            let case =
+                format!("{class}: {fit} with 8 threads, {with} with 32, {without} if nothing is recorded");
+            println!("{case}");
+            assert!(with >= least * fit && with >= 1.5 * without, "{case}");
+            assert!(spins > 100 && none == 0, "{case}; {spins} cut short, {none} if nothing is recorded");
+        }
+    }
+}
+
 /// Nobody is looked at who has no siblings that wait, and who computes gives way to nobody.
 #[test]
 fn only_those_who_spin_give_way() {
     for class in [SHARED, RESERVED] {
-        let hogs = || (0..24).map(|_| Box::from(Hog)).collect();
-        let (_, account) = work(&host(class, "auto"), hogs);
-        assert_eq!((account.spins, account.spins_ns), (0, 0), "{class}: {account:?}");
+        let host = host(class, "auto");
+        for host in [host.replacen("[host]", "[host]\nbranch_records = true", 1), host] {
+            let hogs = || (0..24).map(|_| Box::from(Hog)).collect();
+            let (_, account) = work(&host, hogs);
+            assert_eq!((account.spins, account.spins_ns), (0, 0), "{host}: {account:?}");
+        }
     }
 }
 

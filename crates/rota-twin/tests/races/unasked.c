@@ -61,6 +61,14 @@ void bpf_preempt_disable(void)
 void bpf_preempt_enable(void)
 {
 }
+long bpf_perf_event_read(void *map, u64 flags)
+{
+	return -1;
+}
+long bpf_get_branch_snapshot(void *entries, u32 size, u64 flags)
+{
+	return -1;
+}
 long bpf_probe_read_kernel_str(void *to, u32 size, const void *from)
 {
 	return 0;

@@ -47,6 +47,9 @@ fn text(status: &Status) -> String {
         let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
         text += &format!("the kernel has ended the scheduler {times}, the last time because of: {why}\n\n");
     }
+    if let Some(why) = &status.scheduler.branch_records_off {
+        text += &format!("branch records are not read: {why}\n\n");
+    }
     if !status.offline.is_empty() {
         text += &format!("CPUs {} are offline, and nothing is planned there\n\n", status.offline);
     }

@@ -96,6 +96,7 @@ mod tests {
                 costs: Costs::default(),
                 spares: Vec::new(),
                 interference: rota_model::Interference::Off,
+                branch_records: false,
             },
             tenants: vec![tenant("db", 1, 1.0, 1_000_000), tenant("a<&>\"b", 2, 0.25, 20_000_000)],
         };

@@ -135,6 +135,10 @@ impl Installer for Recorder {
         Ok(Some(now_ns() + length.as_nanos() as u64))
     }
 
+    fn read_branches(&self, _: u32, _: Option<rota_sched::Misses<'_>>) -> Result<()> {
+        Ok(())
+    }
+
     fn end(self) -> Result<()> {
         Ok(())
     }
@@ -258,6 +262,21 @@ fn who_is_here_is_sampled() {
     let mut other = UnixStream::connect(daemon.path("rota.sample")).unwrap();
     other.write_all(b"web\n").unwrap();
     assert_eq!(ask(0), Answer::SoFar(sample));
+    daemon.stop().unwrap();
+}
+
+/// Where a processor records no branches, an operator who has asked for records is told so.
+#[test]
+fn records_are_asked_for_by_an_edit() {
+    let is_lacking = crate::perf::record_branches(1).is_err();
+    let daemon = Running::start(&web(0.2));
+    let is_told = |status: &Status| status.scheduler.branch_records_off.is_some();
+    daemon.wait("no word of records", |status| !is_told(status));
+    let recorded = web(0.2).replacen("[host]", "[host]\nbranch_records = true", 1);
+    for (config, is_off) in [(recorded, is_lacking), (web(0.2), false)] {
+        fs::write(daemon.path("etc/rota.toml"), config).unwrap();
+        daemon.wait("the edit, taken", |status| is_told(status) == is_off);
+    }
     daemon.stop().unwrap();
 }
 

@@ -76,6 +76,8 @@ struct task_struct *bpf_get_current_task_btf(void);
 long bpf_timer_init(struct bpf_timer *timer, void *map, u64 flags);
 long bpf_timer_set_callback(struct bpf_timer *timer, void *callback);
 long bpf_timer_start(struct bpf_timer *timer, u64 at, u64 flags);
+long bpf_perf_event_read(void *map, u64 flags);
+long bpf_get_branch_snapshot(void *entries, u32 size, u64 flags);
 long bpf_probe_read_kernel_str(void *to, u32 size, const void *from);
 void *native_cpustat(u32 cpu);
 

@@ -81,7 +81,7 @@ pub const LOCKED: Figure = Figure {
     ],
     differs: &[
         "The simulator's detector finds and misses loops as often as the lab's does (docs/OVERSUBSCRIPTION.md). \
-         It knows no branch records, which the paper reads.",
+         They are found by their registers, where the paper reads branch records.",
         "Locks in order need one certain thread next. Rota looks at each thread before it in line first: twice \
          the time, where the paper has next to none more.",
         "No guests: a VM's own threads are not seen to spin. Pause-loop exits are in 000-fig4.5.",

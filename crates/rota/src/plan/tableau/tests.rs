@@ -117,6 +117,7 @@ fn host(cpus: &str) -> Host {
         costs: Costs::default(),
         spares: Vec::new(),
         interference: rota_model::Interference::Off,
+        branch_records: false,
     }
 }
 
