@@ -220,6 +220,13 @@ static __always_inline u64 vcpu_woke(const struct rota_table_vcpu *vcpu, const s
 	return own && own->waiting ? max_time(from, own->waits_from) : from;
 }
 
+/* Whether a vCPU's own thread waits that was sent there: it is counted there no sooner than it runs. */
+static __always_inline bool was_sent(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant)
+{
+	return tenant->kind == ROTA_KIND_VM && nr_rehomed &&
+	       nr_waiting(DSQ_QUEUE(tenant->first_queue + 1 + vcpu->index)) > 0;
+}
+
 /*
  * Since when a thread of the vCPU waits without a pause. If none has woken since the CPU saw the vCPU rest, it may have
  * come from another CPU: now, as far as is known. If the CPU has yet to look, as a table has come into force, it waited
@@ -233,6 +240,8 @@ static __always_inline u64 vcpu_waits_from(const struct window *w, const struct 
 
 	if (own && own->waiting)
 		from = own->waits_from;
+	else if (was_sent(vcpu, tenant))
+		from = 0; /* before its monitor may have woken */
 	if (service && service->waiting)
 		from = min_time(from, service->waits_from);
 	if (from > w->rested && from != ROTA_NEVER)

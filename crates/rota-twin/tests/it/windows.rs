@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use rota_model::Model;
+use rota_sched::{Cause, QueueAccount};
 use rota_sim::observe::{Event, Metrics, Observer};
 use rota_sim::programs::{Hog, Periodic};
 use rota_sim::{CgroupId, Costs, CpuId, CpuMask, Machine, Simulation, TaskSpec, Tenants, UnitId};
@@ -13,7 +14,7 @@ use rota_sim::{Program, Resumed, Step, World};
 use rota_table::layout::CPU_WINDOWS;
 use rota_twin::{Deed, Rota, apart};
 
-use crate::host::model;
+use crate::host::{model, start};
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -442,4 +443,53 @@ fn a_small_budget_outlasts_a_table() {
         let waited_ns = longest_wait_ns(&mut run, &tenants, "small");
         assert!(waited_ns <= bound_ns, "small waited for {waited_ns} of {bound_ns}");
     });
+}
+
+/// A VM with two vCPUs beside one hog and one tenant that wakes on each CPU. It goes and comes. How often Rota missed a
+/// promise.
+fn missed_as_a_vm_comes(share: f64, latency_ms: u32, works_us: u64, monitor: Box<dyn Program>) -> u64 {
+    let config = [("a", 0.5, 20), ("b", share, latency_ms), ("vm", 0.01, 2)]
+        .map(|(name, share, latency_ms)| tenant(name, share, latency_ms).replace("match", "vcpus = 2\nmatch"))
+        .concat()
+        .replace("cgroup = \"vm\"", "vm = \"qemu:vm\"");
+    let host = "[host]\ncpus = \"0-2\"\nhousekeeping = \"0\"\nswitch_cost = \"17us\"\n";
+    let (mut run, mut tenants) = start(&format!("{host}{config}"));
+    let vcpus = [0, 1].map(|index| tenants.vcpu("vm", index, Hog));
+    let threads: BTreeMap<u32, i32> = (0..).zip(vcpus.each_ref().map(|vcpu| vcpu.pid)).collect();
+    vcpus.into_iter().for_each(|vcpu| _ = run.spawn(vcpu));
+    run.spawn(tenants.thread("vm", monitor));
+    for round in 0..2 {
+        run.spawn(tenants.thread("a", Hog));
+        run.spawn(tenants.thread("b", Periodic::new((works_us + 13 * round) * US, 150 * US)));
+    }
+    for name in ["a", "b"] {
+        let home = tenants.home(name).clone();
+        run.act(|run| run.policy.appears(&mut run.machine, name, home.cgroup));
+    }
+    let vm = tenants.home("vm").clone();
+    let mut missed = 0;
+    for round in 0..20 {
+        run.act(|run| {
+            run.policy.appears(&mut run.machine, "vm", vm.cgroup);
+            run.policy.vcpu_threads(&mut run.machine, "vm", threads.clone());
+        });
+        while !run.policy.is_settled() {
+            run.run_until(run.machine.now_ns() + MS);
+        }
+        run.run_until(run.machine.now_ns() + 37 * MS);
+        let by_rota = |queue: &QueueAccount| queue.missed_by_cause[Cause::Rota as usize];
+        missed += run.policy.queues(&mut run.machine).iter().map(by_rota).sum::<u64>();
+        run.act(|run| run.policy.vanishes(&mut run.machine, "vm"));
+        run.run_until(run.machine.now_ns() + 13 * MS + round * 37 * US);
+    }
+    missed
+}
+
+/// A VM comes, whose vCPUs have waited for long. Its monitor wakes, or is stopped on one CPU and would go on elsewhere.
+/// That is no wake-up of a vCPU: each has its budget from the table's first window on.
+#[test]
+fn vcpus_that_have_waited_are_served_at_once_beside_their_monitor() {
+    apart(|| assert_eq!(missed_as_a_vm_comes(0.3, 5, 2500, Box::new(Hog)), 0));
+    apart(|| assert_eq!(missed_as_a_vm_comes(0.3, 5, 100, Box::new(Periodic::new(20 * US, 700 * US))), 0));
+    apart(|| assert_eq!(missed_as_a_vm_comes(0.4, 10, 370, Box::new(Periodic::new(5 * US, 313 * US))), 0));
 }
