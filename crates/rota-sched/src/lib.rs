@@ -23,8 +23,8 @@ pub use pins::{BPF_FS, NoPins, Pins};
 pub use placement::cpu_view;
 pub use profile::{Profile, Spent};
 pub use scheduler::{
-    Found, FoundTenant, Installed, LetGo, Misses, Options, Published, SYSTEM, Scheduler, Start, TenantKind,
-    TenantSpec,
+    Found, FoundTenant, Installed, LetGo, MissEvents, Options, Published, SYSTEM, Scheduler, Start,
+    TenantKind, TenantSpec,
 };
 pub use shared::{CpuView, NEVER, NR_BUFFERS, NR_MISSES, RING, Settings};
 pub use threads::{Thread, Threads};

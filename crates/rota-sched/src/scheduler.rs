@@ -81,7 +81,7 @@ pub struct Installed {
 }
 
 pub use adopt::{Found, FoundTenant};
-pub use branches::Misses;
+pub use branches::MissEvents;
 pub use outlive::Start;
 
 /// How the kernel has let a scheduler go.

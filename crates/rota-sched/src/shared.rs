@@ -8,7 +8,7 @@ pub const NONE: u32 = u32::MAX;
 pub const NEVER: u64 = u64::MAX;
 /// Table buffers in the kernel.
 pub const NR_BUFFERS: usize = 2;
-/// Events of each CPU that are counted for the scheduler: see [`crate::Misses`].
+/// Events of each CPU that are counted for the scheduler: see [`crate::MissEvents`].
 pub const NR_MISSES: usize = 2;
 /// Entries of the ring that spreads background threads over CPUs.
 pub const RING: usize = 1024;

@@ -1,8 +1,8 @@
 //! `[host] branch_records`: each CPU's processor records the branches of programs and counts their misses, for the
 //! scheduler, which so sees more threads that wait busily.
 //!
-//! **Not tried on a processor that records branches**: none was at hand. What the scheduler does with records is tried
-//! in the simulator, and that a kernel takes the scheduler and says why there are none.
+//! **Not tried on a processor that records branches**: none was at hand. The simulator shows what the scheduler does
+//! with records, and the lab that a kernel takes the scheduler.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,13 +13,14 @@ use crate::installer::Installer;
 use crate::perf::{Event, count_on, is_missing, reason, record_branches};
 
 /// What is recorded of a CPU's programs as long as this is open.
-struct Recorder {
+pub(crate) struct Recorder {
     misses: [OwnedFd; 2],
     _branches: OwnedFd,
 }
 
 impl Recorder {
-    fn open(cpu: u32) -> Result<Recorder, String> {
+    /// Begins to record. The error is why that cannot be, for the operator.
+    pub(crate) fn open(cpu: u32) -> Result<Recorder, String> {
         let record = || -> io::Result<Recorder> {
             let misses = [count_on(Event::DATA_MISSES, cpu)?, count_on(Event::TLB_MISSES, cpu)?];
             Ok(Recorder { misses, _branches: record_branches(cpu)? })
@@ -73,7 +74,7 @@ impl Branches {
 
     fn stop(&mut self, scheduler: &impl Installer) {
         for (cpu, recorder) in self.recorders.drain(..) {
-            // The events end in any case, and then the scheduler finds none.
+            // No entry that is there can be kept.
             let _ = scheduler.read_branches(cpu, None);
             drop(recorder);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use rota_model::TenantId;
 use rota_rules::Enactor;
-use rota_sched::{Installed, LetGo, Misses, Scheduler};
+use rota_sched::{Installed, LetGo, MissEvents, Scheduler};
 use rota_table::Certified;
 
 /// Installs tables, and says when it has ended.
@@ -16,7 +16,7 @@ pub trait Installer: Enactor {
     /// Holds shared and background tenants but this one off for so long. Says until when; nothing if it is too early.
     fn hold_off(&self, tenant: TenantId, length: Duration) -> Result<Option<u64>>;
     /// Has it read a CPU's branch records and these events, or neither.
-    fn read_branches(&self, cpu: u32, misses: Option<Misses<'_>>) -> Result<()>;
+    fn read_branches(&self, cpu: u32, misses: Option<MissEvents<'_>>) -> Result<()>;
     /// Ends the scheduler. One that is dropped instead goes on for the grace time, if it is pinned.
     fn end(self) -> Result<()>;
     /// Why the kernel has thrown the scheduler out, once it has.
@@ -32,7 +32,7 @@ impl Installer for Scheduler {
         self.hold_off(tenant, length)
     }
 
-    fn read_branches(&self, cpu: u32, misses: Option<Misses<'_>>) -> Result<()> {
+    fn read_branches(&self, cpu: u32, misses: Option<MissEvents<'_>>) -> Result<()> {
         self.read_branches(cpu, misses)
     }
 

@@ -1,5 +1,5 @@
 //! The kernel's counters of events, `perf_event_open(2)`: of a thread, or of a cgroup's threads on one CPU. The kernel
-//! starts and stops them with the threads. And what it has a processor record of all programs on one CPU.
+//! starts and stops them with the threads. It also has the processor record branches, of all programs on one CPU.
 
 use std::env;
 use std::fs::File;

@@ -3,11 +3,11 @@
  * What the processor records of a thread: its last branches, and how often it has missed its caches.
  *
  * A loop that waits goes round: its last branches are the same few in turn. What it looks at stays in the cache. So it
- * is seen even if it counts as it waits. The processor records this only where the operator asks for it, and where it
- * can. Elsewhere no thread is in a loop.
+ * is seen even if it counts as it waits. A processor that can record branches does so only where the operator asks for
+ * it. Elsewhere no thread is in a loop.
  *
- * After Huang et al., HPDC 2021, section 3.2. There calls are no branches, and a loop has one branch; here calls are,
- * and a loop has a few. There no cache may be missed; here a few times, as the look itself drives something out.
+ * After Huang et al., HPDC 2021, section 3.2. Their loops have one branch, as calls are not recorded. These have a few,
+ * calls among them. Their loops miss no cache. These may miss it a few times, as the look itself drives something out.
  */
 #ifndef ROTA_BRANCHES_BPF_H
 #define ROTA_BRANCHES_BPF_H
@@ -16,7 +16,7 @@
 
 /* A loop has at most so many branches. */
 #define LOOP_BRANCHES 4
-/* So often a thread that waits may miss each cache from one look to the next; programs do 6,667 and 337 times. */
+/* A thread that waits may miss each cache so often between two looks. In 100 us programs do 6,667 and 337 times. */
 #define LOOP_MISSES 16
 
 /* Of each CPU: the events that count misses in programs, as long as a daemon has them counted. */

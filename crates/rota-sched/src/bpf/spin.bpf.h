@@ -235,7 +235,7 @@ static int spin_timer(void *map, u32 *cpu, struct sampler *sampler)
 	return 0;
 }
 
-/* The first thread starts on the CPU. A program that may sleep, as the first one is, may read no misses. */
+/* The first thread starts on the CPU. The kernel lets rota_init set no callback that reads misses: it may sleep. */
 static __always_inline void spin_begins(struct cpu_ctx *c, u32 cpu)
 {
 	struct sampler *sampler;

@@ -220,7 +220,7 @@ static __always_inline u64 vcpu_woke(const struct rota_table_vcpu *vcpu, const s
 	return own && own->waiting ? max_time(from, own->waits_from) : from;
 }
 
-/* Whether a vCPU's own thread waits that was sent there: it is counted there no sooner than it runs. */
+/* Whether the loader has sent a thread to the vCPU's own queue, where it waits. It is not counted before it runs. */
 static __always_inline bool was_sent(const struct rota_table_vcpu *vcpu, const struct rota_tenant *tenant)
 {
 	return tenant->kind == ROTA_KIND_VM && nr_rehomed &&

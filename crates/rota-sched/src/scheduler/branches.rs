@@ -9,16 +9,16 @@ use crate::kernel::Kernel;
 use crate::shared::NR_MISSES;
 
 /// Events of one CPU, opened by `perf_event_open(2)`: misses of the first-level data cache in programs, and of its TLB.
-pub type Misses<'a> = [BorrowedFd<'a>; NR_MISSES];
+pub type MissEvents<'a> = [BorrowedFd<'a>; NR_MISSES];
 
 impl<K: Kernel> Scheduler<K> {
-    /// Has the scheduler read these events as it looks at what the CPU runs, and then the CPU's branch records. None:
-    /// it reads neither. It ends by itself with the process that has the events.
+    /// Has the scheduler read these events as it looks at what the CPU runs, and then the CPU's branch records. With
+    /// `None` it reads neither. Nor does it once the process has ended that told it.
     ///
     /// # Errors
     ///
     /// The scheduler knows no such CPU, or the kernel refuses an event.
-    pub fn read_branches(&self, cpu: u32, misses: Option<Misses<'_>>) -> Result<()> {
+    pub fn read_branches(&self, cpu: u32, misses: Option<MissEvents<'_>>) -> Result<()> {
         for kind in 0..NR_MISSES {
             let entry = (cpu as usize * NR_MISSES + kind) as u32;
             let key = entry.to_ne_bytes();

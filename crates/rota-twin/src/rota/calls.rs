@@ -127,36 +127,39 @@ extern "C" fn bpf_timer_start(timer: *const u64, at_ns: u64, flags: u64) -> i64 
 
 const ENOENT: i64 = 2;
 
-/// Whether the task on this CPU waits busily.
-fn spins(kernel: &Kernel<'_>) -> bool {
+/// The task on this CPU, and whether it waits busily.
+fn present(kernel: &Kernel<'_>) -> (u64, bool) {
     let cpu = kernel.machine.this_cpu();
-    kernel.machine.cpu(cpu).current.is_some_and(|task| kernel.machine.task(task).spins())
+    let current = kernel.machine.cpu(cpu).current;
+    current.map_or((0, false), |task| (u64::from(task.0), kernel.machine.task(task).spins()))
 }
 
-/// A task that computes has missed caches each time that it is looked at: Huang et al., section 3.2. One that waits
-/// busily has not. Both of a CPU's events are the same.
+/// A task that computes misses caches as programs do (Huang et al., section 3.2), or none: then its branches differ. A
+/// task that waits busily misses none. Both of a CPU's events count the same.
 #[unsafe(no_mangle)]
 extern "C" fn bpf_perf_event_read(_: *const NativeMap, entry: u64) -> i64 {
     const MISSES: u64 = 6_667;
     let context = context();
-    let misses = if spins(context.kernel) { 0 } else { MISSES };
-    let cpu = entry as usize / NR_MISSES;
+    let (task, spins) = present(context.kernel);
     let Some(counts) = &mut context.model.misses else { return -ENOENT };
+    let cpu = entry as usize / NR_MISSES;
     counts.resize(counts.len().max(cpu + 1), 0);
-    counts[cpu] += misses;
+    counts[cpu] += if spins || task % 2 == 0 { 0 } else { MISSES };
     counts[cpu] as i64
 }
 
+/// A loop that waits has one to four branches. So has a task that computes and misses caches.
 #[unsafe(no_mangle)]
 extern "C" fn bpf_get_branch_snapshot(entries: *mut Branch, size: u32, _: u64) -> i64 {
     let context = context();
     if context.model.misses.is_none() {
         return -ENOENT;
     }
-    let (spins, now_ns) = (spins(context.kernel), context.kernel.machine.now_ns());
-    for number in 0..size as usize / size_of::<Branch>() {
+    let (task, spins) = present(context.kernel);
+    let length = if spins || task % 2 == 1 { 1 + task / 2 % 4 } else { u64::MAX };
+    for number in 0..u64::from(size) / size_of::<Branch>() as u64 {
         // SAFETY: the scheduler's own array, of `size` bytes.
-        unsafe { entries.add(number).write(Branch::before(number as u64, spins, now_ns)) };
+        unsafe { entries.add(number as usize).write(Branch::of(number % length)) };
     }
     i64::from(size)
 }

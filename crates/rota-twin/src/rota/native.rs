@@ -67,13 +67,9 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// The branch that a task took so many before its last one. A loop that waits has one; what computes has many.
-    pub fn before(number: u64, spins: bool, now_ns: u64) -> Branch {
-        let from = if spins {
-            SPINS_AT + 16
-        } else {
-            SPINS_AT + PROGRAM_BYTES + (now_ns + number * 64) % PROGRAM_BYTES
-        };
+    /// The branch of that number in a program.
+    pub fn of(number: u64) -> Branch {
+        let from = SPINS_AT + 16 * (1 + number);
         Branch { from, to: from - 16, flags: 0 }
     }
 }

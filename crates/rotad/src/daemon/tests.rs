@@ -135,7 +135,7 @@ impl Installer for Recorder {
         Ok(Some(now_ns() + length.as_nanos() as u64))
     }
 
-    fn read_branches(&self, _: u32, _: Option<rota_sched::Misses<'_>>) -> Result<()> {
+    fn read_branches(&self, _: u32, _: Option<rota_sched::MissEvents<'_>>) -> Result<()> {
         Ok(())
     }
 
@@ -268,7 +268,7 @@ fn who_is_here_is_sampled() {
 /// Where a processor records no branches, an operator who has asked for records is told so.
 #[test]
 fn records_are_asked_for_by_an_edit() {
-    let is_lacking = crate::perf::record_branches(1).is_err();
+    let is_lacking = crate::branches::Recorder::open(1).is_err();
     let daemon = Running::start(&web(0.2));
     let is_told = |status: &Status| status.scheduler.branch_records_off.is_some();
     daemon.wait("no word of records", |status| !is_told(status));
