@@ -22,7 +22,8 @@
  *
  * Who interrupts pays. B, the table's window_ns, has room for the changes of task that there are if all vCPUs always
  * want to run. A vCPU that wakes as another one has its turn pays for that decision, and for the change back if it
- * interrupts. A part of its budget may go for that in a window; then it waits for its turn, however often it wakes.
+ * interrupts. A part of its budget may go for that in a window, as long as the next window comes within its bound; then
+ * it waits for its turn, however often it wakes.
  * What nobody has claimed it may interrupt then too, and pays no more for that: else a vCPU that sleeps for moments
  * only would have nothing left.
  *
@@ -42,7 +43,7 @@
 /* Of several that have woken the one with most of its budget left goes first; the present one as if it had a bonus. */
 #define WINDOW_PARTS 1024
 #define WINDOW_BONUS 64
-/* Such a part of its budget a vCPU may pay for interrupting others in a window. */
+/* Such a part of its budget a vCPU may pay for interrupting others in a window; and no more than its bound allows. */
 #define WINDOW_CHANGES_PART 8
 
 /* The CPU's part of the table in force, if it serves its vCPUs in windows. */
@@ -107,7 +108,8 @@ static __always_inline bool roll_window(struct window *w, const struct rota_tabl
 	w->start = w->since = w->early_since = start;
 	w->end = start + vcpu->period_ns;
 	w->left = w->budget = vcpu->window_ns;
-	w->changes_left = vcpu->window_ns / WINDOW_CHANGES_PART;
+	w->changes_left = min_time(vcpu->window_ns / WINDOW_CHANGES_PART,
+				   less(vcpu->latency_ns, less(vcpu->period_ns, vcpu->budget_ns)));
 	w->rate = ((u64)vcpu->window_ns << WINDOW_RATE_SHIFT) / (vcpu->period_ns ?: 1) + 1;
 	w->used = w->early_used = 0;
 	return true;

@@ -330,6 +330,24 @@ fn who_wakes_ten_thousand_times_a_second_pays_for_it() {
     });
 }
 
+/// A capped tenant with nearly all of a CPU wakes all the time, and pays for that. So its budget is spent sooner.
+/// It still waits for the next window no longer than its bound.
+#[test]
+fn who_pays_has_its_next_window_within_its_bound() {
+    for share in [0.9, 0.94, 0.97] {
+        apart(move || {
+            let capped = tenant("capped", share, 2).replace("match", "capped = true\nmatch");
+            let (mut run, mut tenants) = host(&[capped, tenant("hog", 0.02, 100)], 25, Costs::default());
+            run.spawn(tenants.thread("hog", Hog));
+            run.spawn(tenants.thread("capped", Periodic::new(300 * US, 5 * US)));
+            run_for(&mut run, 2 * SECOND);
+            let bound_ns = claim(&mut run, &tenants, "capped").bound_ns;
+            let waited_ns = longest_wait_ns(&mut run, &tenants, "capped");
+            assert!(waited_ns <= bound_ns, "share {share}: waited for {waited_ns} of {bound_ns}");
+        });
+    }
+}
+
 /// What a real-time task takes is lost to whom the CPU served before or serves next. All others have their budgets.
 #[test]
 fn what_a_real_time_task_takes_is_its_victims_loss() {
